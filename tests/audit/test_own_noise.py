@@ -140,7 +140,7 @@ def noise_divided_once_more(claim: Claim) -> Game:
 
 
 def no_determinant(claim: Claim) -> Game:
-    """A penalty so small that the determinant tells more than the whole claim, and b that was made without it."""
+    """A penalty so small that the determinant reveals more than the claim, and b calibrated without it."""
     game, rho = played(claim)[0], 3e-5
     assert isinstance(game.algorithm, AdmmObjp)
     algorithm = replace(game.algorithm, rho=Constant(rho, np.ones(1)))

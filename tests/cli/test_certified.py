@@ -29,7 +29,7 @@ from tests.settings.test_default_noise import with_a_seed
 
 
 def test_your_own_table_is_protected_by_default(tmp_path: Path) -> None:
-    """Nothing is set but the table and what is public of it."""
+    """Nothing is set except the table and its public facts."""
     asked = (*TABLE, *DECLARED)
     for shown in (taciturn("plan", *asked).stdout, taciturn("run", *asked, "--dry-run").stdout):
         assert "hardened" in shown and "seeded" not in shown

@@ -127,7 +127,7 @@ def test_a_killed_run_cannot_continue_after_its_copy_did(tmp_path: Path) -> None
 @pytest.mark.linux
 @pytest.mark.parametrize(("way", "where"), [("deleted", "between"), ("deleted", "within"), ("no locks", "between")])
 def test_the_stored_head_detects_a_copy_that_the_lock_misses(tmp_path: Path, way: str, where: str) -> None:
-    """A copy went on while the run was paused: the run stops at its next line, and shows nothing more."""
+    """A copy continued while the run was paused: the run stops at its next line, and shows no further round."""
     with paused(tmp_path, where) as (process, run, copy):
         if way == "deleted":
             lock(run).unlink()

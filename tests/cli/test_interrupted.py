@@ -196,7 +196,7 @@ def test_resume_completes_the_files_of_a_finished_run(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_loses_nothing(tmp_path: Path, straight: Path) -> None:
-    """A real, small file system that fills up; after room is made, the run goes on and ends in the same bytes."""
+    """A real, small file system that fills up; once there is room, the run continues and ends with the same bytes."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(

@@ -51,7 +51,7 @@ def end(processes: list[Process], *codes: int) -> tuple[str, str]:
 
 
 def same(folder: Path, straight: Path, relative: float = 1e-6) -> None:
-    """The run that one process made, to rounding: its model, averages, metrics and ledger."""
+    """Check that the run equals that of one process up to rounding: its model, averages, metrics and ledger."""
     for name in ("model.npz", "averages.npz"):
         found, expected = (np.load(place / name) for place in (folder, straight))
         for key in expected:

@@ -202,7 +202,7 @@ LEDGER = ("ledger.jsonl", "ledger.head", "ledger.sig")
 
 @pytest.fixture(scope="module")
 def paused(tmp_path_factory: pytest.TempPathFactory, own_state_folder: None) -> tuple[Path, Path, Path]:
-    """A run that paused and went on to its end, the same cut back to its pause, and the public key."""
+    """A run that paused and then finished, the same run truncated to its pause, and the public key."""
     folder = tmp_path_factory.mktemp("paused")
     given: dict[str, Any] = {"data": TABLE[1], "schema": TABLE[3], "total_records": 600, "agents": 3, "rounds": 5}
     with pytest.raises(Interrupted):

@@ -147,7 +147,7 @@ def test_a_frontier_ends_with_3(tmp_path: Path) -> None:
 
 
 def test_a_point_that_violates_after_one_that_diverged_stops_all(tmp_path: Path) -> None:
-    """A sweep goes on after a divergence, and after nothing else."""
+    """A sweep continues after a divergence, and after no other failure."""
     steps = ("--over", "eta=1e300,1", "--rho", "1e-300")
     violated("sweep", *asked(tmp_path), *steps, "--out", "s", cwd=tmp_path)
     first, second = sorted(path.parent for path in (tmp_path / "s").rglob("config.toml"))

@@ -62,7 +62,7 @@ def test_it_says_what_holds(tmp_path: Path, changes: dict[str, Any], sentences: 
 
 
 def test_a_reference_without_noise_is_no_part_of_the_guarantee(tmp_path: Path) -> None:
-    """The optimum of a table clips nothing and adds no noise, so nothing is said of how it protects."""
+    """The optimum of a table clips nothing and adds no noise, so the statement does not describe any protection."""
     text = page(tmp_path / "r", total_epsilon="1,inf")
     assert "How: the gradient of every record is clipped" in text
     assert "(optimum)" not in text and "everyone who sees the model, but not the curator" not in text

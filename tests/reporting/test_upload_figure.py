@@ -1,4 +1,4 @@
-"""What an agent sends, with and without noise: made again from seeds, held against what the run left."""
+"""What an agent sends, with and without noise: replayed from seeds and compared with the run's files."""
 
 from __future__ import annotations
 

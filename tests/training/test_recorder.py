@@ -127,7 +127,7 @@ def test_nothing_of_a_fresh_round_is_seen_before_it_is_charged(tmp_path: Path, m
 
 
 def test_a_killed_fresh_run_loses_only_rounds_that_nobody_saw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process dies before anything was flushed: nothing is charged, and all rounds are still there to be made."""
+    """The process dies before anything was flushed: nothing is charged, and all rounds are still to be computed."""
     folder = RunFolder(tmp_path / "r")
 
     def dying(progress: Progress) -> None:

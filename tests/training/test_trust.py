@@ -1,4 +1,4 @@
-"""Trust models: how much noise everybody adds, what is planned and refused, and what anybody may see of a run."""
+"""Trust models: how much noise each agent adds, what is planned and refused, and what is public in a run."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_people_known_to_several_parties_are_mentioned(trust: dict[str, Any], wo
 
 
 class Shifted(SeededNoise):
-    """The same noise in the sum; what two agents send lies elsewhere."""
+    """The same noise in the sum, but two agents send other values."""
 
     by = 0.0
 
