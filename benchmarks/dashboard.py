@@ -1,4 +1,4 @@
-"""How fast `taciturn dashboard` is with 200 runs of 20,000 rounds, in a real browser.
+"""How fast is `taciturn dashboard` with 200 runs of 20,000 rounds? Measured in a real browser.
 
     taciturn bench dashboard              writes benchmarks/results/dashboard.json
     taciturn bench dashboard --picture    makes docs/images/dashboard.png instead

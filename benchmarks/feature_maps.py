@@ -1,4 +1,4 @@
-"""What public feature maps are worth, and how long they take.
+"""How much public feature maps lower the error, and how long they take.
 
     taciturn bench feature-maps
 

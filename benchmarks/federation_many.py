@@ -1,4 +1,4 @@
-"""A round with many sites on one machine: this version and another one in turn, and a secure sum beside it.
+"""A round with many sites on one machine: this version and another one alternately, and a secure sum.
 
     taciturn bench federation-many [--before CHECKOUT] [--sites 30] [--rounds 20] [--sums 50] [--only sums] [--out FILE]
 

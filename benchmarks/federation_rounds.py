@@ -1,4 +1,4 @@
-"""Does a round cost the same however many came before it? The first and the last hundred of 2,000, at a site.
+"""Does a late round cost more than an early one? The first and the last hundred of 2,000 rounds at a site.
 
     taciturn bench federation-rounds [--rounds 2000] [--out FILE]
 

@@ -1,4 +1,4 @@
-"""What a round takes over the network, and what a site needs for it: this version, and another one in turn.
+"""Time of a round over the network, and memory and CPU at a site: this version and another one alternately.
 
     taciturn bench federation-speed [--before CHECKOUT] [--repeats 3] [--rounds 60] [--only PLACE] [--out FILE]
 

@@ -1,4 +1,4 @@
-"""What `taciturn run` without arguments gives, over five seeds and beside no noise.
+"""Test error and time of `taciturn run` without arguments, over five seeds, compared with no noise.
 
     taciturn bench first-run
 

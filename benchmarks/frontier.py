@@ -1,4 +1,4 @@
-"""The honest frontier: the lowest error that a total budget buys, on MNIST and FEMNIST.
+"""The frontier: the lowest error that a total budget buys with the planner's values, on MNIST and FEMNIST.
 
     taciturn bench frontier [--device cuda] [--only mnist,femnist]
     taciturn bench frontier --write       # only the page and the pictures, from finished frontiers

@@ -1,4 +1,4 @@
-"""How fast the paper's grid runs on one GPU, against the floor of what it must compute and move.
+"""Speed of the paper's grid on one GPU, compared with the least time for its arithmetic and memory traffic.
 
     taciturn bench gpu-reproduce [--rounds 1000] [--data mnist,femnist] [--out FILE]
 

@@ -1,4 +1,4 @@
-"""How long runs with hardened noise take beside runs with seeded noise: the same settings, one after the other.
+"""Time of runs with hardened noise, compared with seeded noise at the same settings, alternately.
 
     taciturn bench hardened-speed [--repeats 7]
 

@@ -1,4 +1,4 @@
-"""How far ten seeds of the plain implementation spread on MNIST, and where Taciturn lies.
+"""The spread of ten seeds of the plain implementation on MNIST, and Taciturn's result within it.
 
     taciturn bench mnist-band [--data-dir DIR] [--device cuda] [--out FILE]
 

@@ -1,4 +1,4 @@
-"""How fast the exact discrete samplers draw from the system's entropy, beside numpy's approximate continuous ones.
+"""Speed of the exact discrete samplers with the system's entropy, compared with numpy's continuous samplers.
 
     taciturn bench noise-speed
 

@@ -1,4 +1,4 @@
-"""Private evaluations beside the measures themselves: how far off they are, and how often their errors cover them.
+"""Private evaluations, compared with exact measures: how far off they are, and how often their errors cover that.
 
     TACITURN_DATA=DIR taciturn bench private-evaluation-accuracy
 

@@ -1,4 +1,4 @@
-"""What `taciturn reproduce --quick` shows, and how long it takes on this machine.
+"""The results of `taciturn reproduce --quick`, and how long it takes on this machine.
 
     taciturn bench quick
 

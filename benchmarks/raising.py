@@ -1,4 +1,4 @@
-"""What raises the frontier and what does not: one change at a time, at equal total privacy, in plain torch.
+"""Which changes improve the frontier: one change at a time, at equal total privacy, in plain torch.
 
     taciturn bench raising [--device cuda] [--seeds 5] [--out FILE]
     taciturn bench raising --draw       # only the picture, from the results

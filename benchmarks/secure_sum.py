@@ -1,4 +1,4 @@
-"""What a secure sum costs: CPU of a site and of the server, and bytes, beside uploads of float64.
+"""The cost of a secure sum: CPU at a site and at the server, and bytes, compared with float64 uploads.
 
     taciturn bench secure-sum [--sites 10,50,195]
 

@@ -1,4 +1,4 @@
-"""What a secure sum adds to the CPU of a site's round: one real agent, with journal and ledger, beside a plain round.
+"""The CPU that a secure sum adds to a site's round: one real agent, with journal and ledger.
 
     taciturn bench sum-round [--sites 10,50,195] [--rounds 12] [--out FILE]
 

@@ -1,4 +1,4 @@
-"""Recipes for private models of tables that were tried beside the one that Taciturn uses, at equal privacy.
+"""Alternative recipes for private models of tables, compared with Taciturn's at equal privacy.
 
     TACITURN_DATA=DIR taciturn bench table-recipes [--splits 20] [--tables adult,heart]
 

@@ -40,13 +40,13 @@ SINGLE = [
 
 @dataclass(frozen=True)
 class Reader:
-    """Somebody who does what a page says, in the page's order, in a folder of their own."""
+    """A reader who follows a page in its order, in a separate folder."""
 
     folder: Path
     pictures: bool = False  # whether the reports of runs have them; what `taciturn plot` draws is always drawn
 
     def follow(self, page: Path) -> None:
-        """Type what is to be typed, save what is to be saved; what a tutorial shows is what was printed."""
+        """Type the commands and save the files of a page; check that a tutorial shows what was printed."""
         printed = ""
         for language, code in BLOCK.findall(page.read_text()):
             match language:

@@ -79,7 +79,7 @@ def run(
     **settings
         Settings by name, with underscores; they override those of the file. `taciturn config init` lists them. `data`
         and `test` may also be data frames of pandas or polars: one, or a list or dict of frames, one for each party.
-        `schema` may also be a `Schema`, or one that `Schema.from_frame` began. A frame is written nowhere.
+        `schema` may also be a `Schema`, or one that `Schema.from_frame` began. A frame is never written to disk.
 
     Returns
     -------
@@ -375,7 +375,7 @@ def _resolved(config: str | Path | None, settings: Mapping[str, object]) -> Sett
 
 
 def _begun(folder: RunFolder) -> Begun | None:
-    """Return what an interrupted run continues with, after all checks; None if it has ended."""
+    """Return everything that is needed to continue an interrupted run, after all checks; None if it has ended."""
     if folder.finished and folder.model.is_file():
         if not folder.report.is_file():
             if folder.on_home_machine:  # a crash may have come before the reservation was settled

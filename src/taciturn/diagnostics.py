@@ -63,7 +63,7 @@ def _check_package() -> Iterator[tuple[str, ...]]:
     if level():
         yield "compiled", GOOD, f"built, for {LEVELS[level()]}"
     else:
-        advice = "install a C compiler and reinstall Taciturn; until then numpy does the same, two to four times slower"
+        advice = "install a C compiler and reinstall Taciturn; until then numpy is used, two to four times slower"
         yield "compiled", ABSENT, "not built", advice
 
 
@@ -72,7 +72,7 @@ def _check_machine() -> Iterator[tuple[str, ...]]:
     yield "cores", GOOD, str(cores())
     yield "memory", GOOD, size_text(machine_memory())
     yield _check_gpu()
-    yield "randomness", GOOD, f"from the operating system; {len(os.urandom(32))} bytes came at once"
+    yield "randomness", GOOD, f"from the operating system; read {len(os.urandom(32))} bytes without waiting"
 
 
 def _check_gpu() -> tuple[str, ...]:

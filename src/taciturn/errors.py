@@ -67,11 +67,11 @@ class PrivacyViolation(BaseException):
 
 
 class LedgerWarning(UserWarning):
-    """A ledger does not show something that was done, or not yet; the message says what."""
+    """Something that was done is not, or not yet, in a ledger; the message says what."""
 
 
 def kind_of(value: object) -> str:
-    """Return the type of a value in words that show nothing of it.
+    """Return the type of a value in words, without showing the value.
 
     >>> kind_of([63, "m"]), kind_of(None)
     ('a list', 'None')

@@ -212,7 +212,7 @@ class Dataset:
 
     @cached_property
     def held_out_shards(self) -> tuple[Shard, ...]:
-        """The records that each agent held out, in their order; none of an agent is a shard without rows."""
+        """The held-out records of each agent, in the agents' order; a shard has no rows if its agent held out none."""
         if self.test is None or not self.held_out:
             x, y = self.train[0].x, self.train[0].y
             return (Shard(x[:0], y[:0]),) * len(self.agents)

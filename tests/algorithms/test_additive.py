@@ -203,7 +203,7 @@ def test_both_servers_agree_and_a_state_continues_where_it_stopped() -> None:
 def test_an_agent_that_missed_the_statistics_says_so() -> None:
     shard = records(9, 10)
     zero: Array = np.zeros((WIDTH + 1, 1, 2))
-    with pytest.raises(InputError, match="round 3 was missed"):
+    with pytest.raises(InputError, match="missed round 3"):
         method([shard]).agent_step(ROUNDS, zero + 0.1, Agent(zero, zero), shard, SeededNoise((1,), 0, ROUNDS))
 
 

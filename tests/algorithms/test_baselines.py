@@ -104,7 +104,7 @@ def test_without_noise_each_reaches_the_pooled_optimum(
 
 
 @pytest.mark.parametrize("updates", [2, 10])
-def test_fedavg_with_many_local_steps_stays_near_the_optimum_and_the_pull_brings_it_nearer(updates: int) -> None:
+def test_fedavg_with_many_local_steps_ends_near_the_optimum_and_fedprox_ends_nearer(updates: int) -> None:
     """Agents drift towards their own optima, the more the longer they train (Li et al. 2020)."""
     parts = shards(5)
     of = problem(parts, beta=0.05)
@@ -131,7 +131,7 @@ def test_a_curator_solves_the_whole_problem_at_once(name: str) -> None:
 
 
 @pytest.mark.parametrize(("rate", "multiplier", "rounds"), [(0.01, 1.1, 1000), (0.1, 4.0, 300), (1.0, 30.0, 50)])
-def test_dpsgds_epsilon_is_dp_accountings(rate: float, multiplier: float, rounds: int) -> None:
+def test_dpsgd_epsilon_equals_dp_accounting(rate: float, multiplier: float, rounds: int) -> None:
     public = PublicParameters("gaussian", Sensitivity(1.0, 0.01), 1, lambda t: 1.0, lambda t: 1.0, sampling=rate)
     events = ALGORITHMS["dpsgd"].privacy_cost(public, multiplier, rounds)
     theirs = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(multiplier))
@@ -142,7 +142,7 @@ def test_dpsgds_epsilon_is_dp_accountings(rate: float, multiplier: float, rounds
     assert ours <= renyi * (1.0 + 1e-9)
 
 
-def test_a_sample_holds_each_record_with_its_rate_and_its_mean_is_the_gradient() -> None:
+def test_each_record_is_sampled_with_the_given_rate_and_the_mean_is_the_gradient() -> None:
     parts = shards(1, (40,))
     of = problem(parts)
     tight = GradientClipping(np.full(1, 0.5), np.full(1, np.inf))
@@ -159,7 +159,7 @@ def test_a_sample_holds_each_record_with_its_rate_and_its_mean_is_the_gradient()
     assert (np.abs(np.mean(steps, axis=0) - clipped) < 5.0 * spread).all()
 
 
-def test_the_dual_that_zhou_and_li_send_is_the_agents_and_mode_paper_charges_every_update() -> None:
+def test_ceadmm_sends_the_agents_dual_and_mode_paper_charges_every_update() -> None:
     parts = shards(2)
     of = problem(parts)
     budget = np.array([0.5])

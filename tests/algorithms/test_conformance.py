@@ -27,14 +27,14 @@ EXACT = [name for name in NAMES if ALGORITHMS[name].backends == ("numpy",)]  # t
 NOISE_ON_Z = {"outp", "dp-fedavg", "dp-fedprox"}  # it comes after the projection, so what is sent may lie outside
 
 
-def test_the_paper_and_all_it_names_is_here() -> None:
+def test_all_algorithms_that_the_paper_names_are_registered() -> None:
     assert {"admm", "iadmm", "objp", "objpm", "objt", "outp"} <= set(NAMES)
     assert {"fedavg", "fedprox", "ceadmm", "dpsgd", "dp-fedavg", "dp-fedprox"} <= set(NAMES)
     assert {"admm-outp", "admm-objp", "erm-outp", "erm-objp"} <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_says_what_it_is_and_what_it_promises(name: str) -> None:
+def test_every_algorithm_has_a_summary_and_a_guarantee(name: str) -> None:
     method = ALGORITHMS[name]
     for words in (method.summary, method.equation, method.promise, method.reference):
         assert len(words.splitlines()) == 1
@@ -92,7 +92,7 @@ class Silence:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_where_an_event_claims_noise_every_field_that_is_sent_has_it(name: str) -> None:
+def test_every_field_that_is_sent_has_the_noise_that_its_event_claims(name: str) -> None:
     parts = shards(0)
     algorithm = build(name, problem(parts), MIXED)
     w = np.full((4, 3, 3), 0.1)

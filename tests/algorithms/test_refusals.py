@@ -22,7 +22,9 @@ PARTS = shards(0)
         ("outp", {"outp_noise": "calibrated"}, {"loss": "squared"}, "bounded gradient and curvature"),
     ],
 )  # fmt: skip
-def test_it_says_why_not(name: str, changes: dict[str, str], of: dict[str, str], sentence: str) -> None:
+def test_unsupported_settings_are_refused_with_a_reason(
+    name: str, changes: dict[str, str], of: dict[str, str], sentence: str
+) -> None:
     kwargs: dict[str, object] = dict(changes)
     with pytest.raises(InputError, match=sentence):
         build(name, problem(PARTS, **of), [1.0], **kwargs)  # type: ignore[arg-type]

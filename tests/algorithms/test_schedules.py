@@ -34,7 +34,7 @@ def test_etas_are_the_theorems() -> None:
     assert Constant(3.0, EPSILON)(t).tolist() == [[3.0]] * 3
 
 
-def test_every_run_may_have_its_own() -> None:
+def test_every_run_may_have_its_own_schedule() -> None:
     assert Constant([1.0, 2.0, 3.0], EPSILON)(7).tolist() == [[1.0], [2.0], [3.0]]
     level = LevelEta(EPSILON, 120, [1.0, 2.0, 4.0])  # it falls over the last sixty rounds
     assert level(1).tolist() == level(61).tolist() == [[1.0], [2.0], [4.0]]

@@ -135,7 +135,7 @@ def step(
 @seeds
 @often
 @pytest.mark.parametrize("name", ["dp-fedavg", "dp-fedprox", "outp"])
-def test_no_unit_moves_what_is_sent_by_more_than_is_charged(name: str, seed: int) -> None:
+def test_one_unit_changes_an_upload_by_at_most_the_charged_sensitivity(name: str, seed: int) -> None:
     rng = default_rng(seed)
     near, of = neighbours(rng), random_problem(rng)
     share = float(rng.choice([1.0, rng.uniform(0.01, 1.0)]))
@@ -148,7 +148,7 @@ def test_no_unit_moves_what_is_sent_by_more_than_is_charged(name: str, seed: int
 
 @seeds
 @seldom
-def test_no_unit_moves_a_solution_by_more_than_is_charged(seed: int) -> None:
+def test_one_unit_changes_a_solution_by_at_most_the_charged_sensitivity(seed: int) -> None:
     rng = default_rng(seed)
     near, of, tolerance = neighbours(rng), random_problem(rng, ("all",)), 10.0 ** rng.uniform(-8, -2)
     found = step("admm-outp", anywhere(rng), near, of, 10.0 ** rng.uniform(-2, 1), tolerance=tolerance)
@@ -164,7 +164,7 @@ LOUD = np.array([[-9.0, 9.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])[:, None]  
     ("name", "share"), [("dp-fedavg", 0.3), ("dp-fedprox", 0.3), ("outp", 0.3), ("admm-outp", 1.0)]
 )
 @pytest.mark.parametrize("beta", [0.0, 0.05])
-def test_a_record_can_do_nearly_as_much_as_is_charged(name: str, share: float, beta: float) -> None:
+def test_a_record_nearly_attains_the_charged_sensitivity(name: str, share: float, beta: float) -> None:
     """Within a factor of two, with several updates and a regulariser too."""
     others, one = records(default_rng(0), 4), Shard(np.eye(J)[:1], np.eye(K)[:1])
     near = Neighbours((joined(others, one), others), "add-remove", 1, 1.0)
@@ -176,7 +176,7 @@ def test_a_record_can_do_nearly_as_much_as_is_charged(name: str, share: float, b
 
 
 @pytest.mark.parametrize(("dtype", "pull"), [(np.float64, 1e-12), (np.float64, 1e-18), (np.float32, 1e-9)])
-def test_a_weak_pull_moves_as_far_as_none(pull: float, dtype: Any) -> None:
+def test_the_sensitivity_with_a_weak_pull_is_that_without_a_pull(pull: float, dtype: Any) -> None:
     """As rho eta -> 0 the geometric sum becomes E eta Delta, in every precision: else there is too little noise."""
     found = training_sensitivity(0.5, np.array([0.7], dtype), 10, np.array([pull], dtype))
     assert float(found[0]) == pytest.approx(0.5 * 0.7 * 10, rel=1e-3)
@@ -215,7 +215,7 @@ class Sampling(RecordingNoise):
 
 @seeds
 @often
-def test_a_record_adds_no_more_to_a_sample_than_is_charged(seed: int) -> None:
+def test_a_record_adds_at_most_the_charged_sensitivity_to_a_sample(seed: int) -> None:
     """Of the sum, in units of 1/I: z moves by eta / q of it, and so does the noise."""
     rng = default_rng(seed)
     near, of, rate = neighbours(rng, "add-remove", 1), random_problem(rng), float(rng.uniform(0.05, 1.0))
@@ -326,19 +326,19 @@ def test_every_certified_method_spends_what_it_planned() -> None:
     check_spending(planned([name for name in CERTIFIED if name not in SAMPLES]))
 
 
-def test_so_does_one_that_takes_samples() -> None:
+def test_a_method_with_samples_spends_what_it_planned() -> None:
     check_spending(planned(SAMPLES, noise_multiplier=3.0))
 
 
-def test_so_they_do_for_units_of_several_records_that_are_replaced(by_patient: dict[str, Any]) -> None:
+def test_methods_spend_what_they_planned_for_replaced_units_of_several_records(by_patient: dict[str, Any]) -> None:
     check_spending(planned(OWN_NOISE, adjacency="replace-one", **by_patient))
 
 
-def test_so_they_do_with_laplace_noise(by_patient: dict[str, Any]) -> None:
+def test_methods_spend_what_they_planned_with_laplace_noise(by_patient: dict[str, Any]) -> None:
     check_spending(planned(OWN_NOISE, mechanism="laplace", **by_patient))
 
 
-def test_samples_are_refused_where_nothing_is_proven_of_them(by_patient: dict[str, Any]) -> None:
+def test_samples_are_refused_where_their_effect_is_not_proven(by_patient: dict[str, Any]) -> None:
     for changes in ({"adjacency": "replace-one"}, by_patient):
         with pytest.raises(InputError, match="dpsgd needs adjacency add-remove and one record a unit"):
             planned(SAMPLES, **changes)

@@ -23,7 +23,7 @@ from tests.random_problems import J, K, build, problem, run, shards, varying
 SUMMED = [name for name in ALGORITHMS if ALGORITHMS[name].allows_aggregate_noise]
 
 
-def test_these_methods_say_that_noise_on_the_sum_is_enough() -> None:
+def test_only_these_methods_allow_noise_on_the_sum() -> None:
     assert {"additive", "dpgd", "objw", "dpsgd"} == set(SUMMED)
 
 
@@ -54,7 +54,7 @@ def by_hand(name: str, parts: list[Shard], seed: int, rounds: int) -> tuple[Arra
 
 
 @pytest.mark.parametrize("name", ["dpgd", "objw"])
-def test_it_is_what_its_equation_says(name: str) -> None:
+def test_each_method_follows_its_equation(name: str) -> None:
     parts = shards(3)
     done = run(build(name, problem(parts), [0.5]), parts, (7,), 9)
     w, z = by_hand(name, parts, 7, 9)
@@ -138,11 +138,11 @@ class Example:
 @pytest.mark.parametrize(
     ("name", "eta", "undercount"), [("dpgd", 0.5, 1.0), ("dpgd", 2.0, 1.0), ("objw", 0.5, 1.0), ("objp", 0.5, 2.287)]
 )
-def test_with_the_gradient_at_w_sums_tell_exactly_what_is_charged(name: str, eta: float, undercount: float) -> None:
+def test_with_the_gradient_at_w_sums_reveal_exactly_what_is_charged(name: str, eta: float, undercount: float) -> None:
     assert Example(name, eta=eta).undercount() == pytest.approx(undercount, abs=1e-3)
 
 
-def test_sums_of_objp_tell_almost_three_times_what_composition_charges() -> None:
+def test_sums_of_objp_reveal_almost_three_times_what_composition_charges() -> None:
     """The page's example, with total epsilon 1 at delta 1e-6."""
     undercount = Example("objp").undercount()
     assert undercount == pytest.approx(2.809, abs=1e-3)

@@ -39,7 +39,7 @@ def attack(**claim: Any) -> Audit:
 
 @pytest.mark.parametrize("noise", ["seeded", "hardened"])
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
-def test_one_update_with_laplace_noise_is_worth_its_claim_and_no_less(adjacency: str, noise: str) -> None:
+def test_the_bound_for_one_update_with_laplace_noise_is_close_to_the_claim(adjacency: str, noise: str) -> None:
     assert 0.8 < attack(mechanism="laplace", adjacency=adjacency, noise=noise).epsilon_lower <= 1.0
 
 
@@ -79,7 +79,7 @@ def test_the_papers_ten_updates_cost_more_than_their_nominal_budget(adjacency: s
     assert found.findings[0].epsilon_lower > composed  # where both data sets get noise of the same scale
 
 
-def test_the_papers_noise_tells_by_its_scale_even_in_one_update() -> None:
+def test_the_scale_of_the_papers_noise_reveals_the_data_in_one_update() -> None:
     found = attack(mode="paper")
     same_scale, by_scale = (finding.epsilon_lower for finding in found.findings)
     assert same_scale <= 1.0
@@ -213,7 +213,7 @@ def test_releases_are_independent_runs_of_the_step() -> None:
     assert (z != release(game, 1, 5000, block_noise(None))).any()
 
 
-def test_one_scale_is_all_that_discrete_blocks_know() -> None:
+def test_discrete_blocks_take_only_one_scale() -> None:
     noise: BlockNoise = block_noise(1)
     with pytest.raises(ValueError, match="too many"):
         noise.integers(0, "discrete-laplace", np.array([1.0, 2.0]), np.zeros((1, 2, 1)))
@@ -267,6 +267,6 @@ def test_what_cannot_be_audited_is_refused(claim: dict[str, Any], sentence: str)
     ("given", "sentence"),
     [({"releases": 10}, "releases is 10"), ({"confidence": 1.0}, "confidence is 1"), ({"seed": -1}, "seed is -1")],
 )
-def test_what_makes_no_audit_is_refused(given: dict[str, Any], sentence: str) -> None:
+def test_arguments_that_make_no_audit_are_refused(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         audit(Claim(), **given)

@@ -27,7 +27,7 @@ SIGMA = math.sqrt(2.0 * math.log(1.25 / DELTA)) * PUBLISHED / EPSILON  # the cla
 
 
 def trained(label: int, updates: int) -> Array:
-    """The clipped result on 99 records that lie on the second feature, half of either class, and one on the first."""
+    """The clipped result on 99 records with the second feature, half of either class, and one with the first."""
     x = np.array([[0.0, 1.0]] * (RECORDS - 1) + [[1.0, 0.0]])
     y = np.eye(2)[[i % 2 for i in range(RECORDS - 1)] + [label]]
     of = Problem(LOSSES["softmax"](), REGULARISERS["l2"](), 0.0, SETS["all"](1.0), RECORDS, 1)

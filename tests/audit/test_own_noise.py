@@ -55,7 +55,7 @@ def attack(claim: Claim, *broken: Game, releases: int = MANY) -> Audit:
 @pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
 @pytest.mark.parametrize(("noise", "releases"), [({"delta": SHARPER}, 3 * FEW), ({"mechanism": "laplace"}, MANY)])
 @pytest.mark.parametrize("algorithm", ["outp", "dp-fedavg", "dp-fedprox", "admm-outp"])
-def test_noise_on_what_is_sent_is_worth_its_claim_and_no_less(
+def test_the_bound_for_noise_on_uploads_is_close_to_the_claim(
     algorithm: str, noise: dict[str, Any], releases: int, adjacency: str
 ) -> None:
     claim = Claim(algorithm=algorithm, adjacency=adjacency, **noise)
@@ -140,7 +140,7 @@ def noise_divided_once_more(claim: Claim) -> Game:
 
 
 def no_determinant(claim: Claim) -> Game:
-    """A penalty so small that the determinant tells more than the whole claim, and b that was made without it."""
+    """A penalty so small that the determinant reveals more than the claim, and b calibrated without it."""
     game, rho = played(claim)[0], 3e-5
     assert isinstance(game.algorithm, AdmmObjp)
     algorithm = replace(game.algorithm, rho=Constant(rho, np.ones(1)))
@@ -214,7 +214,7 @@ def state(game: Game) -> tuple[Any, Any]:
     return w, Agent(w, np.zeros_like(w))
 
 
-def test_minimisers_that_are_solved_together_are_the_solvers_own() -> None:
+def test_minimisers_that_are_solved_together_equal_those_of_the_solver() -> None:
     """From the same noise, and their density adds up to one."""
     game = played(Claim(algorithm="admm-objp", mechanism="laplace"))[-1]
     algorithm, shard, w = game.algorithm, game.scene.arms[1], game.scene.w[:, None, :]
@@ -256,7 +256,7 @@ def test_what_cannot_be_audited_is_refused(claim: dict[str, Any], sentence: str)
         games(Claim(**claim))
 
 
-def test_a_runs_own_sampling_is_what_is_claimed(tmp_path: Path) -> None:
+def test_an_audit_of_a_run_uses_its_sampling_rate(tmp_path: Path) -> None:
     run = taciturn.run(
         data=str(EXAMPLE / "records.csv"), schema=str(EXAMPLE / "schema.toml"), total_records=600, agents=3, rounds=1,
         algorithm="dpsgd", sampling_rate=0.5, seed=1, noise_multiplier=3.0, total_epsilon=8.0, out=str(tmp_path / "r"),

@@ -30,7 +30,7 @@ def attack(claim: Claim, *played: Game, releases: int = 30_000) -> Audit:
         (replace(SUM, adjacency="replace-one", colluders=0), 2),
     ],
 )
-def test_shares_are_worth_their_claim_and_no_less(claim: Claim, honest: int) -> None:
+def test_the_bound_for_shares_is_close_to_the_claim(claim: Claim, honest: int) -> None:
     found = attack(claim)
     assert 0.7 < found.epsilon_lower <= 1.0
     assert found.summary()["honest"] == honest
@@ -71,7 +71,7 @@ def test_a_single_upload_is_not_covered_by_its_share() -> None:
         ({"agents": 2, "colluders": 2}, "colluders is 2, but there are 2 agents"),
     ],
 )
-def test_what_there_is_no_game_for_is_refused(changes: dict[str, object], said: str) -> None:
+def test_claims_without_a_game_are_refused(changes: dict[str, object], said: str) -> None:
     with pytest.raises(InputError, match=said):
         games(replace(SUM, **changes))  # type: ignore[arg-type]
 
@@ -98,7 +98,7 @@ def with_small_shares(game: Game, share: float) -> Game:
         replace(HARDENED, colluders=1, agents=4, algorithm="objw"),
     ],
 )
-def test_integer_shares_are_worth_their_claim_and_no_less(claim: Claim) -> None:
+def test_the_bound_for_integer_shares_is_close_to_the_claim(claim: Claim) -> None:
     """The attacker knows everything but the canary, and the integers of all colluders."""
     found = attack(claim, releases=200_000)
     assert 0.85 < found.epsilon_lower <= 1.0

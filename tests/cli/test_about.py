@@ -52,7 +52,7 @@ def test_the_first_page_has_the_options_of_the_group() -> None:
     assert PURPOSE in (cli.help or "")
 
 
-def test_the_first_page_is_bold_on_a_terminal_alone() -> None:
+def test_the_first_page_is_bold_only_on_a_terminal() -> None:
     assert "\033[1mUsage:\033[0m" in front_page(color=True) and "\033" not in taciturn("--help").stdout
 
 
@@ -66,7 +66,7 @@ def test_the_first_page_and_the_version_import_no_library() -> None:
         assert not loaded & {"click", "rich", "numpy", "taciturn.cli.command_line", "taciturn.settings"}
 
 
-def test_a_reader_that_closes_the_pipe_hears_nothing_more() -> None:
+def test_nothing_is_printed_after_the_reader_closes_the_pipe() -> None:
     for words in ("--help", "algorithms"):
         reading, writing = os.pipe()
         os.close(reading)

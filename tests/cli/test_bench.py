@@ -39,7 +39,7 @@ def test_json_is_one_object_and_the_folder_has_table_and_picture(tmp_path: Path)
     assert {path.suffix for path in (tmp_path / "bench").iterdir()} == {".json", ".md", ".svg", ".png"}
 
 
-def test_several_at_once() -> None:
+def test_several_benchmarks_run_in_one_command() -> None:
     assert set(taciturn_json("bench", "femnist-noise", "growth", *SMALL)) == {"femnist-noise", "growth"}
     assert "Taciturn takes" in taciturn("bench", "femnist-noise", *SMALL).stdout
 

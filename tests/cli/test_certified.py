@@ -28,8 +28,8 @@ from tests.cli.helpers import (
 from tests.settings.test_default_noise import with_a_seed
 
 
-def test_a_table_of_ones_own_needs_no_word_to_be_protected(tmp_path: Path) -> None:
-    """Nothing is set but the table and what is public of it."""
+def test_your_own_table_is_protected_by_default(tmp_path: Path) -> None:
+    """Nothing is set except the table and its public facts."""
     asked = (*TABLE, *DECLARED)
     for shown in (taciturn("plan", *asked).stdout, taciturn("run", *asked, "--dry-run").stdout):
         assert "hardened" in shown and "seeded" not in shown
@@ -124,7 +124,7 @@ def test_a_ledger_that_was_tampered_with_is_found(tmp_path: Path) -> None:
 HARDENED = ("run", *CERTIFIED, "--rounds", "400", "--noise", "hardened")
 
 
-def test_killed_hardened_runs_go_on_within_their_budget(tmp_path: Path) -> None:
+def test_killed_hardened_runs_continue_within_their_budget(tmp_path: Path) -> None:
     """kill -9, twice: what was drawn and lost is charged, the total never exceeds the plan, the ledger only grows."""
     out = tmp_path / "r"
     process = started(*HARDENED, "--out", out)
@@ -193,7 +193,9 @@ GARBAGE = ("--data", "t.csv", "--schema", str(EXAMPLE / "schema.toml"), "--noise
         (("--epsilon", "1", *DECLARED), "certified mode takes --total-epsilon"),
     ],
 )
-def test_refused_before_a_record_is_read(tmp_path: Path, args: tuple[str, ...], sentence: str) -> None:
+def test_invalid_settings_are_refused_before_a_record_is_read(
+    tmp_path: Path, args: tuple[str, ...], sentence: str
+) -> None:
     """The table is no table at all: had it been read, the sentence would be about that."""
     (tmp_path / "t.csv").write_bytes(b"\xff\xfe\x00 garbage")
     assert sentence in refused("run", *GARBAGE, *args, cwd=tmp_path)

@@ -110,7 +110,7 @@ def test_a_copy_of_a_paused_run_is_refused(tmp_path: Path) -> None:
     assert rounds(copy) == list(range(1, len(rounds(copy)) + 1)) and len(rounds(copy)) < ROUNDS
 
 
-def test_after_a_copy_went_on_the_killed_run_does_not(tmp_path: Path) -> None:
+def test_a_killed_run_cannot_continue_after_its_copy_did(tmp_path: Path) -> None:
     with paused(tmp_path, reserved=True) as (process, run, copy):
         process.kill()
         process.communicate()
@@ -126,8 +126,8 @@ def test_after_a_copy_went_on_the_killed_run_does_not(tmp_path: Path) -> None:
 
 @pytest.mark.linux
 @pytest.mark.parametrize(("way", "where"), [("deleted", "between"), ("deleted", "within"), ("no locks", "between")])
-def test_where_the_lock_is_no_help_the_kept_head_is(tmp_path: Path, way: str, where: str) -> None:
-    """A copy went on while the run was paused: the run stops at its next line, and shows nothing more."""
+def test_the_stored_head_detects_a_copy_that_the_lock_misses(tmp_path: Path, way: str, where: str) -> None:
+    """A copy continued while the run was paused: the run stops at its next line, and shows no further round."""
     with paused(tmp_path, where) as (process, run, copy):
         if way == "deleted":
             lock(run).unlink()
@@ -176,7 +176,7 @@ def without_locks(copy: Path, folder: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_copy_that_denies_its_name_does_not_go_on(tmp_path: Path) -> None:
+def test_a_copy_without_its_id_cannot_continue(tmp_path: Path) -> None:
     with paused(tmp_path) as (_, run, copy):
         start = copy / "start.json"
         kept = json.loads(start.read_text())

@@ -63,7 +63,7 @@ def test_a_dry_run_reads_no_private_record(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clinics"]
 
 
-def test_a_dry_run_adds_up_what_all_runs_would_show(tmp_path: Path) -> None:
+def test_a_dry_run_adds_up_the_cost_of_all_runs(tmp_path: Path) -> None:
     foreseen = taciturn_json(
         "run", *CERTIFIED, "--seed", "1", "--seeds", "3", "--rounds", "4", "--dry-run", cwd=tmp_path
     )
@@ -78,7 +78,7 @@ def test_a_dry_run_adds_up_what_all_runs_would_show(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_draft_of_a_schema_is_not_taken_for_public_without_a_word(tmp_path: Path) -> None:
+def test_a_draft_schema_causes_a_warning(tmp_path: Path) -> None:
     table = tmp_path / "odd.csv"
     table.write_text((EXAMPLE / "records.csv").read_text().replace("17.99", "?", 1))
     said = taciturn(
@@ -101,7 +101,7 @@ def test_the_doctor_finds_what_is_here(tmp_path: Path) -> None:
     assert "scikit-learn" in next(line for line in text.splitlines() if " sklearn " in line)
 
 
-def test_the_doctor_says_what_lacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_doctor_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TACITURN_DATA", str(tmp_path))
     monkeypatch.setattr(metadata, "version", _nothing_installed)
     monkeypatch.setattr(doctor, "MIN_FREE", 10**18)
@@ -121,7 +121,7 @@ def _nothing_installed(name: str) -> str:
     raise metadata.PackageNotFoundError(name)
 
 
-def test_a_place_that_cannot_be_written_to_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_writable_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file in its place")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     state = next(one for one in doctor.check_installation() if one.name == "state")
@@ -166,7 +166,7 @@ def test_completion_names_its_shells() -> None:
         (("run", "--algorithm", "hiden"), "did you mean 'hidden'?"),
     ],
 )
-def test_words_that_are_nearly_right_are_offered_right(tmp_path: Path, words: tuple[str, ...], hint: str) -> None:
+def test_misspelt_words_get_a_suggestion(tmp_path: Path, words: tuple[str, ...], hint: str) -> None:
     shutil.copytree(EXAMPLE, tmp_path / "clinics")
     (tmp_path / "study.toml").write_text("")
     schema = () if "--schema" in words or "--data" not in words else ("--schema", "clinics/schema.toml")

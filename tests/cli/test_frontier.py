@@ -61,7 +61,7 @@ def document(place: Path) -> dict[str, Any]:
     return found
 
 
-def test_every_point_says_what_it_is_of_and_what_it_took(place: Path) -> None:
+def test_every_point_has_its_settings_and_its_cost(place: Path) -> None:
     found = document(place)
     assert [(p["trust"], p["total_epsilon"], p["algorithm"]) for p in found["points"]] == [
         *(("agents", epsilon, name) for epsilon in (1.0, 4.0) for name in ("objp", "dpgd")),
@@ -100,7 +100,7 @@ def test_what_is_shown_and_written_is_the_same(place: Path) -> None:
     assert all(run in shown for run in found["again"].values())
 
 
-def test_errors_are_in_local_only_alone(place: Path) -> None:
+def test_errors_are_only_in_local_only(place: Path) -> None:
     assert {path.name for path in (place / "local-only").iterdir()} == {*NAMES, "README.txt", "partition.key"}
     assert {path.name for path in place.iterdir()} == {"frontier.toml", "frontier.md", "local-only", "runs"}
     public = (place / "frontier.md").read_text()
@@ -142,7 +142,7 @@ def test_public_test_records_need_no_secrecy_and_one_seed_gives_no_interval(tmp_
     assert "one seed, so no interval" in page and "owner" not in page and "no noise" in page
 
 
-def test_before_anything_is_trained(tmp_path: Path) -> None:
+def test_invalid_requests_are_refused_before_training(tmp_path: Path) -> None:
     shown = command(*COMMAND, "--dry-run", "--out", tmp_path / "f").stdout
     assert "2 points, 12 runs; nothing was trained" in shown and "left out: objp under secure-sum" in shown
     assert not (tmp_path / "f").exists()

@@ -97,7 +97,7 @@ def test_killed_and_resumed_it_ends_in_the_same_bytes(tmp_path: Path, straight: 
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_asked_to_stop_it_says_how_to_go_on(tmp_path: Path, straight: Path, number: signal.Signals) -> None:
+def test_a_stopped_run_says_how_to_continue(tmp_path: Path, straight: Path, number: signal.Signals) -> None:
     out = tmp_path / "r"
     process = begin(out)
     wait_for_rows(out, 50)
@@ -184,7 +184,7 @@ def test_other_records_or_settings_are_not_resumed(tmp_path: Path) -> None:
     assert "schema.toml is missing" in refused("resume", out)
 
 
-def test_a_finished_run_is_made_whole(tmp_path: Path) -> None:
+def test_resume_completes_the_files_of_a_finished_run(tmp_path: Path) -> None:
     out = tmp_path / "r"
     taciturn("run", *CLINICS, "--rounds", "3", "--out", out)
     model = (out / "model.npz").read_bytes()
@@ -196,7 +196,7 @@ def test_a_finished_run_is_made_whole(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_loses_nothing(tmp_path: Path, straight: Path) -> None:
-    """A real, small file system that fills up; after room is made, the run goes on and ends in the same bytes."""
+    """A real, small file system that fills up; once there is room, the run continues and ends with the same bytes."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(

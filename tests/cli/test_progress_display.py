@@ -22,7 +22,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     return io.StringIO()
 
 
-def test_few_budgets_have_their_errors_and_many_their_range(log: io.StringIO) -> None:
+def test_errors_are_shown_by_budget_or_as_a_range_for_many_budgets(log: io.StringIO) -> None:
     display = TrainingDisplay(Console(file=log))
     display.show("objp", 3, 10, [0.5, 0.5, 1.0], np.array([0.4, 0.2, 0.1]))
     display.show("objp", 4, 10, [0.1, 0.5, 1.0, 5.0], np.array([0.4, 0.3, 0.2, 0.1]))

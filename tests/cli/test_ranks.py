@@ -51,7 +51,7 @@ def end(processes: list[Process], *codes: int) -> tuple[str, str]:
 
 
 def same(folder: Path, straight: Path, relative: float = 1e-6) -> None:
-    """The run that one process made, to rounding: its model, averages, metrics and ledger."""
+    """Check that the run equals that of one process up to rounding: its model, averages, metrics and ledger."""
     for name in ("model.npz", "averages.npz"):
         found, expected = (np.load(place / name) for place in (folder, straight))
         for key in expected:
@@ -80,7 +80,7 @@ def rounded(found: dict[str, Any], expected: dict[str, Any]) -> None:
     ],
     ids=["paper", "certified"],
 )
-def test_ranks_leave_what_one_process_leaves(tmp_path: Path, more: tuple[str, ...]) -> None:
+def test_ranks_write_what_one_process_writes(tmp_path: Path, more: tuple[str, ...]) -> None:
     taciturn("run", *more, *FEW, "--out", tmp_path / "one")
     stdout, stderr = end(begin("run", *more, *FEW, "--out", tmp_path / "two", "--json"), 0, 0)
     assert json.loads(stdout)["run"] == str(tmp_path / "two")
@@ -178,7 +178,7 @@ def test_one_process_hands_over_to_ranks(tmp_path: Path) -> None:
         ((*CLINICS, "--loss", "squared", "--eta", "1e9", "--rho", "1e-9", "--rounds", "300"), "diverged in round"),
     ],
 )
-def test_what_is_refused_is_said_once(tmp_path: Path, args: tuple[str, ...], sentence: str) -> None:
+def test_a_refusal_is_printed_once(tmp_path: Path, args: tuple[str, ...], sentence: str) -> None:
     _, stderr = end(begin("run", *args, "--out", tmp_path / "r"), 2, 2)
     assert sentence in stderr
     assert stderr.startswith("error: ")

@@ -39,7 +39,7 @@ def test_a_quick_one_shows_table_figures_and_ordering(data: Path, tmp_path: Path
     assert (paper["objpm", 0.05], paper["outp", 0.05], paper["objp", 0.05]) == (11.74, 21.79, None)
 
 
-def test_killed_or_stopped_the_same_command_goes_on(data: Path, tmp_path: Path) -> None:
+def test_the_same_command_continues_a_killed_or_stopped_reproduction(data: Path, tmp_path: Path) -> None:
     grid = ("mnist", "--rounds", "16", "--seeds", "1", "--figures", "1", "--device", "cpu")
     arguments = ("reproduce", *grid, "--data-dir", str(data), "--out")
     for number, code in ((signal.SIGKILL, -9), (signal.SIGINT, 130)):

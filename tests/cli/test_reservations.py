@@ -57,7 +57,7 @@ def slow_table(folder: Path) -> tuple[str, ...]:
     return ("run", "--data", "slow.csv", "--schema", SCHEMA, "--total-records", "300000", "--agents", "3", *HARDENED)
 
 
-def test_a_run_killed_before_it_started_gives_its_budget_back(ledger: Path, tmp_path: Path) -> None:
+def test_the_budget_of_a_run_killed_before_it_started_can_be_given_back(ledger: Path, tmp_path: Path) -> None:
     process = start(tmp_path, *slow_table(tmp_path), "--out", "r")
     wait_for_line(ledger, "reserve")
     (one,) = studies(tmp_path)
@@ -108,6 +108,6 @@ def test_a_run_killed_after_it_started_is_never_given_back(ledger: Path, tmp_pat
     assert studies(tmp_path) == [after]
 
 
-def test_what_give_back_is_asked_for_must_be_one_reservation(ledger: Path, tmp_path: Path) -> None:
+def test_give_back_needs_exactly_one_matching_reservation(ledger: Path, tmp_path: Path) -> None:
     assert "or --all" in refused("ledger", "give-back", "l", cwd=tmp_path)
     assert "no reservation 'abc'" in refused("ledger", "give-back", "l", "abc", cwd=tmp_path)

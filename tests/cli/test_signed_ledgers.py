@@ -107,7 +107,7 @@ def test_an_officer_elsewhere_verifies_a_run(signed: tuple[Machine, Path, Path],
     assert "is signed by key" in officer.refused("ledger", "verify", run, "--key", officer.key("mine.pub"))
 
 
-def test_the_private_key_is_for_its_owner_alone(signed: tuple[Machine, Path, Path], officer: Machine) -> None:
+def test_only_the_owner_can_read_the_private_key(signed: tuple[Machine, Path, Path], officer: Machine) -> None:
     hospital, _, public = signed
     private = hospital.state / "keys" / "ledger.key"
     assert stat.S_IMODE(private.stat().st_mode) == 0o600 and stat.S_IMODE(private.parent.stat().st_mode) == 0o700
@@ -131,7 +131,7 @@ def test_a_forged_run_is_refused(signed: tuple[Machine, Path, Path], run: Path, 
     head = json.loads((run / "ledger.head").read_text())
     forged = "".join(json.dumps(line | head) + "\n" for line in lines)
     (run / "ledger.sig").write_text(forged)
-    assert "signature is false" in officer.refused("ledger", "verify", run, "--key", key)
+    assert "signature is invalid" in officer.refused("ledger", "verify", run, "--key", key)
     (run / "ledger.sig").unlink()
     assert "has no signature" in officer.refused("ledger", "verify", run, "--key", key)
     officer.taciturn("ledger", "key")
@@ -141,9 +141,7 @@ def test_a_forged_run_is_refused(signed: tuple[Machine, Path, Path], run: Path, 
 
 
 @pytest.mark.parametrize("change", ["line", "cut", "id", "role"])
-def test_whatever_is_changed_is_refused(
-    signed: tuple[Machine, Path, Path], run: Path, officer: Machine, change: str
-) -> None:
+def test_any_change_is_refused(signed: tuple[Machine, Path, Path], run: Path, officer: Machine, change: str) -> None:
     ledger, start, signatures = run / "ledger.jsonl", run / "start.json", run / "ledger.sig"
     if change == "line":
         ledger.write_text(ledger.read_text().replace('"count": 1', '"count": 2', 1))
@@ -196,7 +194,7 @@ def test_a_countersignature_by_a_key_in_a_file(signed: tuple[Machine, Path, Path
     assert "is not an Ed25519 private key" in other.refused("ledger", "countersign", run, "--with", key)
     assert "is a private key" in other.refused("ledger", "verify", run, "--key", own)
     assert "there is no key" in other.refused("ledger", "verify", run, "--key", "none.pub")
-    assert "was begun on another machine" in other.refused("ledger", "sign", run)
+    assert "was started on another machine" in other.refused("ledger", "sign", run)
 
 
 LEDGER = ("ledger.jsonl", "ledger.head", "ledger.sig")
@@ -204,7 +202,7 @@ LEDGER = ("ledger.jsonl", "ledger.head", "ledger.sig")
 
 @pytest.fixture(scope="module")
 def paused(tmp_path_factory: pytest.TempPathFactory, own_state_folder: None) -> tuple[Path, Path, Path]:
-    """A run that paused and went on to its end, the same cut back to its pause, and the public key."""
+    """A run that paused and then finished, the same run truncated to its pause, and the public key."""
     folder = tmp_path_factory.mktemp("paused")
     given: dict[str, Any] = {"data": TABLE[1], "schema": TABLE[3], "total_records": 600, "agents": 3, "rounds": 5}
     with pytest.raises(Interrupted):
@@ -218,7 +216,7 @@ def paused(tmp_path_factory: pytest.TempPathFactory, own_state_folder: None) -> 
     return folder / "whole", folder / "cut", folder / "key.pub"
 
 
-def test_a_run_that_pauses_is_signed_as_far_as_it_is(paused: tuple[Path, Path, Path]) -> None:
+def test_a_paused_run_is_signed_up_to_its_last_line(paused: tuple[Path, Path, Path]) -> None:
     whole, cut, _ = paused
     assert signable(RunFolder.open(whole)).verify(own_key().public, None) == "ended"
     signed = [json.loads(line) for line in (whole / "ledger.sig").read_text().splitlines()]
@@ -228,7 +226,9 @@ def test_a_run_that_pauses_is_signed_as_far_as_it_is(paused: tuple[Path, Path, P
         RunFolder.open(cut).read_ledger()  # on the machine that made it, the head kept apart knows
 
 
-def test_a_ledger_cut_back_to_its_pause_is_no_clean_pass(paused: tuple[Path, Path, Path], officer: Machine) -> None:
+def test_a_ledger_truncated_to_its_pause_does_not_verify_as_complete(
+    paused: tuple[Path, Path, Path], officer: Machine
+) -> None:
     whole, cut, key = paused
     said = officer.taciturn("ledger", "verify", cut, "--key", key, code=1)
     assert said.startswith("NOT COMPLETE") and "verified: all" not in said
@@ -244,7 +244,7 @@ def test_a_ledger_cut_back_to_its_pause_is_no_clean_pass(paused: tuple[Path, Pat
     assert "verified: all" in said and "NOT COMPLETE" not in said
 
 
-def test_an_officer_who_saw_more_of_a_run_notices_that_it_was_cut(
+def test_an_officer_who_saw_more_lines_notices_that_a_run_was_truncated(
     paused: tuple[Path, Path, Path], officer: Machine
 ) -> None:
     whole, cut, key = paused
@@ -256,7 +256,7 @@ def test_an_officer_who_saw_more_of_a_run_notices_that_it_was_cut(
     officer.taciturn("ledger", "verify", whole, "--key", key)
 
 
-def test_signatures_of_more_lines_give_a_cut_away(
+def test_signatures_of_more_lines_reveal_a_truncation(
     paused: tuple[Path, Path, Path], officer: Machine, tmp_path: Path
 ) -> None:
     whole, cut, key = paused
@@ -266,7 +266,9 @@ def test_signatures_of_more_lines_give_a_cut_away(
     assert "truncated" in said and "the organisation signed" in said
 
 
-def test_a_ledger_over_studies_cut_back_to_an_older_signature(officer: Machine, tmp_path: Path) -> None:
+def test_a_budget_ledger_truncated_to_an_older_signature_is_noticed_on_machines_that_saw_more(
+    officer: Machine, tmp_path: Path
+) -> None:
     """Its first reader cannot know; the operator's machine does, and an officer who saw more of it does."""
     hospital, stranger = Machine(tmp_path / "hospital"), Machine(tmp_path / "stranger")
     files, key = ("l", "l.sig"), hospital.key("hospital.pub")
@@ -409,7 +411,7 @@ def test_a_state_folder_that_machines_share_has_one_name(tmp_path: Path) -> None
     shown.taciturn("ledger", "l")
 
 
-def test_a_lost_machine_is_said_for_ever(tmp_path: Path) -> None:
+def test_the_ledger_names_a_lost_machine_permanently(tmp_path: Path) -> None:
     old, new = (Machine(tmp_path / name) for name in ("old", "new"))
     old.taciturn("ledger", "init", "l", "--total-epsilon", "2")
     shutil.copy(old.home / "l", new.home / "l")

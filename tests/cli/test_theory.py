@@ -68,7 +68,7 @@ def test_a_runs_own_records_stay_with_their_owner(run: Path, tmp_path: Path) -> 
     assert 0.0 < last < one["findings"][0]["corrected"][-1]
 
 
-def test_what_the_theorems_do_not_cover_is_said(run: Path, tmp_path: Path) -> None:
+def test_runs_that_the_theorems_do_not_cover_are_refused(run: Path, tmp_path: Path) -> None:
     few = ("--rounds", "2", "--epsilon", "1")
     taciturn("run", *CLINICS, "--algorithm", "outp", *few, "--out", tmp_path / "outp")
     taciturn("run", *CLINICS, "--algorithm", "objp", *few, "--out", tmp_path / "all")

@@ -107,7 +107,7 @@ def test_what_it_cannot_do_is_refused(tmp_path: Path, args: tuple[str, ...], sen
 
 
 def test_without_torch_or_its_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It cannot begin or go on, and says why; what was trained is still read and used, and planned."""
+    """A run cannot start or continue, and says why; trained models can still be read and used, and runs planned."""
     taciturn("run", *CLINICS, "--rounds", "2", "--backend", "torch", "--out", tmp_path / "done", torch=True)
     process = begin(tmp_path / "r", "--backend", "torch")
     wait_for_rows(tmp_path / "r", 5)

@@ -72,7 +72,7 @@ def test_the_whole_journey(tmp_path: Path) -> None:
     assert sum(map(sum, quality["confusion"])) == 569
 
 
-def test_a_file_speaks_and_flags_win(tmp_path: Path) -> None:
+def test_flags_override_the_config_file(tmp_path: Path) -> None:
     taciturn("config", "init", tmp_path / "study.toml")
     assert "exists" in refused("config", "init", tmp_path / "study.toml")
     (tmp_path / "study.toml").write_text('rounds = 4\nalgorithm = ["objp", "iadmm"]\nepsilon = [2.0]\nbeta = 1e-4\n')
@@ -83,7 +83,7 @@ def test_a_file_speaks_and_flags_win(tmp_path: Path) -> None:
     assert isinstance(config["rho"], float)  # what auto came to is spelled out
 
 
-def test_a_flag_given_twice_means_both(tmp_path: Path) -> None:
+def test_values_of_a_repeated_flag_are_joined(tmp_path: Path) -> None:
     found = taciturn_json(
         "run", *CLINICS, "--rounds", "1", "--epsilon", "1", "--epsilon", "inf", "--out", tmp_path / "r"
     )

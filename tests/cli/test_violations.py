@@ -100,7 +100,7 @@ def test_run_and_resume_end_with_3_and_leave_no_model(tmp_path: Path, noise: str
     check_left(tmp_path / "r")
     before = (tmp_path / "r" / "ledger.jsonl").read_bytes()
     again = violated("resume", "r", cwd=tmp_path)
-    assert "r cannot go on: leaky released something without noise in round 3" in again
+    assert "r cannot continue: leaky released something without noise in round 3" in again
     assert (tmp_path / "r" / "ledger.jsonl").read_bytes() == before
 
 
@@ -114,13 +114,13 @@ def test_the_ledger_over_studies_counts_what_no_plan_covered(tmp_path: Path) -> 
     assert "is violated: it spent more" in command("ledger", "l", cwd=tmp_path).stdout
     more = command("run", *CERTIFIED[:-2], "--rounds", "2", "--ledger", "l", "--out", "s", code=2, cwd=tmp_path)
     assert "is exhausted" in more.stderr
-    assert "cannot go on" in violated("resume", "r", cwd=tmp_path)
+    assert "cannot continue" in violated("resume", "r", cwd=tmp_path)
     assert json.loads(command("ledger", "l", "--json", cwd=tmp_path).stdout) == state
     *whole, _ = (tmp_path / "l").read_text().splitlines(keepends=True)  # a crash came before its last line
     (tmp_path / "l").write_text("".join(whole))
     head = Path(os.environ["XDG_STATE_HOME"]) / "taciturn" / "ledgers" / f"{json.loads(whole[0])['id']}.json"
     head.write_text(json.dumps({"lines": len(whole), "head": hashlib.sha256(whole[-1].strip().encode()).hexdigest()}))
-    assert "cannot go on" in violated("resume", "r", cwd=tmp_path)
+    assert "cannot continue" in violated("resume", "r", cwd=tmp_path)
     assert json.loads(command("ledger", "l", "--json", cwd=tmp_path).stdout) == state
 
 
@@ -132,7 +132,7 @@ def test_a_sweep_ends_with_3_at_the_first_point(tmp_path: Path) -> None:
     assert len(runs) == 1  # the second point has not begun
     check_left(runs[0])
     assert not {path.name for path in (tmp_path / "s").rglob("*")} & {"results.csv", "sweep.md", "sweep.png"}
-    assert "cannot go on" in violated("sweep", "--resume", "s", cwd=tmp_path)
+    assert "cannot continue" in violated("sweep", "--resume", "s", cwd=tmp_path)
     assert len(list((tmp_path / "s").rglob("config.toml"))) == 1
 
 
@@ -143,11 +143,11 @@ def test_a_frontier_ends_with_3(tmp_path: Path) -> None:
     runs = [path.parent for path in (tmp_path / "f").rglob("config.toml")]
     assert len(runs) == 1
     assert not {path.name for path in (tmp_path / "f").rglob("*")} & {"frontier.json", "frontier.md", "model.npz"}
-    assert "cannot go on" in violated("frontier", "--resume", "f", cwd=tmp_path)
+    assert "cannot continue" in violated("frontier", "--resume", "f", cwd=tmp_path)
 
 
 def test_a_point_that_violates_after_one_that_diverged_stops_all(tmp_path: Path) -> None:
-    """A sweep goes on after a divergence, and after nothing else."""
+    """A sweep continues after a divergence, and after no other failure."""
     steps = ("--over", "eta=1e300,1", "--rho", "1e-300")
     violated("sweep", *asked(tmp_path), *steps, "--out", "s", cwd=tmp_path)
     first, second = sorted(path.parent for path in (tmp_path / "s").rglob("config.toml"))
@@ -165,14 +165,14 @@ def test_all_ranks_stop_with_3_where_one_of_them_violates(tmp_path: Path) -> Non
     assert stdout == "" and f"error: privacy violation: rank 1: {SAID.format(t=3, budget=1)}" in stderr
     check_left(tmp_path / "r", of="rank 1: ")
     stdout, stderr = end(begin("resume", tmp_path / "r"), 3, 3)
-    assert "cannot go on" in stderr
+    assert "cannot continue" in stderr
 
 
 @pytest.mark.parametrize(
     ("events", "words"),
     [("[]", "sent something in round 1 without an event"), ("2 * list(step.events)", "released 2 times in round 1")],
 )
-def test_what_one_agent_alone_does_not_account_for_is_noticed(tmp_path: Path, events: str, words: str) -> None:
+def test_a_release_that_only_one_agent_does_not_account_for_is_noticed(tmp_path: Path, events: str, words: str) -> None:
     name = f"leaky_{len(events)}"
     file = plugin(tmp_path, name, first=1, agent=1, events=events)
     with pytest.raises(PrivacyViolation, match=words):
@@ -192,7 +192,7 @@ def test_python_gets_the_violation_itself(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"plugins": str(file), "algorithm": "leaky_in_python", "features": "none", "rounds": 2}
     with pytest.raises(PrivacyViolation, match="without noise in round 1"):
         taciturn.run(out=tmp_path / "r", agents=2, **settings)
-    with pytest.raises(PrivacyViolation, match="cannot go on"):
+    with pytest.raises(PrivacyViolation, match="cannot continue"):
         taciturn.resume(tmp_path / "r")
     with pytest.raises(PrivacyViolation):
         taciturn.sweep(over={"clip": [0.5, 1.0]}, agents=2, out=tmp_path / "s", **settings)
@@ -256,7 +256,7 @@ def test_a_ledger_beyond_its_budget_ends_without_a_model(tmp_path: Path, monkeyp
     with pytest.raises(PrivacyViolation, match=r"adds up to epsilon .*, more than its budget of 1"):
         taciturn.run(**table, rounds=3, out=str(tmp_path / "r"))
     assert not (tmp_path / "r" / "model.npz").exists() and not (tmp_path / "r" / "summary.json").exists()
-    with pytest.raises(PrivacyViolation, match="cannot go on"):
+    with pytest.raises(PrivacyViolation, match="cannot continue"):
         taciturn.resume(tmp_path / "r")
     state, spent = account.state(), RunFolder(tmp_path / "r").read_ledger().totals["total_epsilon"]
     assert [study.state for study in state.studies] == ["violated"]

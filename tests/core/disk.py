@@ -28,7 +28,7 @@ LOST, KEPT, NAMES, DATA, TORN = WAYS = ("all lost", "all kept", "names kept", "d
 
 
 class Cut(NamedTuple):
-    """A moment at which the power goes, and what is on the disk afterwards."""
+    """A moment of a power cut, and the content of the disk afterwards."""
 
     after: str
     way: str  # what became of that which was not flushed
@@ -67,7 +67,7 @@ class Disk:
     _gone: dict[int, bytes] = field(default_factory=dict)  # content of what lost its name
 
     def __post_init__(self) -> None:
-        """What is there already is on the disk."""
+        """Count everything that exists now as flushed to the disk."""
         for one in self._walk() if self.cutting else ():
             if one.content is None:
                 self._names[one.number] = self._listing(Path(one.path))
@@ -88,7 +88,7 @@ class Disk:
             yield
 
     def restore(self, image: Image) -> None:
-        """Put an image in the place of what is there."""
+        """Replace the current content by an image."""
         for top in self.tops:
             shutil.rmtree(top, ignore_errors=True)
         for path, content in image.items():
@@ -100,7 +100,7 @@ class Disk:
                 os.close(handle)
 
     def image(self) -> Image:
-        """What is there now, with nothing lost."""
+        """Return the current content, with nothing lost."""
         self._content.clear()
         return {one.path: one.content for one in self._walk()}
 

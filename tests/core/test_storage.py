@@ -62,7 +62,7 @@ def test_a_state_folder_that_others_could_read_is_closed(tmp_path: Path, monkeyp
     assert (mode(state_folder()), mode(state_folder() / "ledgers")) == (0o700, 0o700)
 
 
-def test_what_another_user_may_not_read_is_not_there_for_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_a_user_may_not_read_counts_as_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = RunFolder(tmp_path)
     make_folder(folder.local)
     make_file(folder.local_metrics)
@@ -100,7 +100,7 @@ def test_only_one_process_adds_to_a_file(tmp_path: Path) -> None:
     assert path.read_bytes() == b"one\ntwo\n"
 
 
-def test_a_short_write_is_made_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real: Any = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda handle, content, place: real(handle, content[:3], place))
     make_file(tmp_path / "a")
@@ -118,7 +118,7 @@ def test_half_a_line_is_cut_off_before_the_next_is_added(tmp_path: Path, torn: b
     assert [row["round"] for row in read_lines(path)] == [1, 3, 4]
 
 
-def test_where_nothing_but_half_a_line_is_left_the_file_begins_anew(tmp_path: Path) -> None:
+def test_a_file_with_only_half_a_line_starts_empty(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'{"round"')
     append_lines(path, [{"round": 1}])

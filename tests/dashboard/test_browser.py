@@ -300,7 +300,7 @@ def ratio(first: str, second: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def test_a_run_that_goes_on_grows_before_ones_eyes(session: Session, tmp_path: Path) -> None:
+def test_a_page_updates_while_a_run_continues(session: Session, tmp_path: Path) -> None:
     page, folder = session.page, Path(session.page.inner_text("#folder"))
     going = subprocess.Popen(
         [*COMMAND, "run", *CERTIFIED, "--rounds", "1000000", "--evaluate-every", "1", "--out", str(folder / "live")],

@@ -97,20 +97,20 @@ def a_folder_for_the_lock(run: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [a_file_for_the_checkpoints, a_folder_for_the_lock])
-def test_where_nobody_can_ask_whether_a_run_is_busy_it_has_stopped(runs: Path, damage: Callable[[Path], None]) -> None:
+def test_a_run_whose_lock_cannot_be_read_counts_as_stopped(runs: Path, damage: Callable[[Path], None]) -> None:
     (runs / "paper" / "summary.json").unlink()
     damage(runs / "paper")
     assert not RunFolder(runs / "paper").busy
     assert {row["state"] for row in rows(dashboard(runs)).values()} == {"stopped", "finished"}
 
 
-def test_a_run_that_may_not_be_looked_into_hides_no_other(runs: Path) -> None:
+def test_an_unreadable_run_hides_no_other(runs: Path) -> None:
     (runs / "paper" / "summary.json").unlink()
     (runs / "paper" / "summary.json").symlink_to("x" * 300)  # asking for it fails, as it does without permission
     assert rows(dashboard(runs))["budgets"]["state"] == "finished"
 
 
-def test_what_is_no_letter_in_a_name_is_escaped(runs: Path) -> None:
+def test_undecodable_bytes_in_a_name_are_escaped(runs: Path) -> None:
     edited("start.json", '"name": "records"', '"name": "records \\ud800"')(runs / "budgets")
     odd = Path(os.fsdecode(os.fsencode(runs) + b"/odd \xff"))
     (runs / "paper").rename(odd)
@@ -122,13 +122,13 @@ def test_what_is_no_letter_in_a_name_is_escaped(runs: Path) -> None:
     assert rows(dashboard(runs))["odd \\udcff"]["reason"].startswith("odd \\udcff is not a run folder")
 
 
-def test_details_that_cannot_be_sent_are_told(runs: Path) -> None:
+def test_details_that_cannot_be_encoded_are_reported(runs: Path) -> None:
     edited("metrics.jsonl", '"objp"', '"\\ud800"')(runs / "paper")
     app = dashboard(runs)
     assert "not valid Unicode" in ask(app, f"/api/runs/{rows(app)['paper']['id']}/curves").json["damaged"]
 
 
-def test_a_ledger_without_lines_is_told(runs: Path) -> None:
+def test_an_empty_ledger_is_reported(runs: Path) -> None:
     ledger, head = (runs / "paper" / name for name in ("ledger.jsonl", "ledger.head"))
     os.truncate(ledger, 0)
     head.write_text(f'{{"lines": 0, "head": "{"0" * 64}"}}')
@@ -153,7 +153,7 @@ def test_no_error_ends_a_worker(error: BaseException) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_what_cannot_be_computed_is_told_and_what_comes_after_is_computed() -> None:
+def test_a_failed_computation_is_reported_and_the_next_one_runs() -> None:
     def fail() -> Damaged:
         raise RuntimeError("/a/secret")
 
@@ -179,14 +179,14 @@ def test_a_reply_that_fails_for_an_unforeseen_reason_names_only_the_type(
     assert "RuntimeError" in reply["damaged"] and "secret" not in reply["damaged"]
 
 
-def test_where_others_look_a_reason_names_no_folder_above_the_runs() -> None:
+def test_a_reason_names_no_folder_above_the_runs_on_another_host() -> None:
     root = Path("/home/me/my runs")
     error = InputError(f"{root}/a (1)/b/ledger.jsonl has 3 lines, but '/home/me/.state/1.json' knows of 4 / not 3")
     assert explain(error, root, local=False) == "a (1)/b/ledger.jsonl has 3 lines, but '1.json' knows of 4 / not 3"
     assert explain(error, root, local=True).startswith("a (1)/b/ledger.jsonl has 3 lines, but '/home/me/.state/1.json'")
 
 
-def test_a_damaged_line_is_told_as_soon_as_it_is_read(runs: Path) -> None:
+def test_a_damaged_line_is_reported_when_it_is_read(runs: Path) -> None:
     in_the_middle(runs / "budgets")
     app = dashboard(runs)
     place = f"/api/runs/{rows(app)['budgets']['id']}"

@@ -31,7 +31,7 @@ def plain(made: MetricColumns) -> Any:
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(-1e9, 1e9)), max_size=30), st.lists(st.floats(0, 1), max_size=5))
-def test_read_in_any_pieces_it_is_the_whole_file(values: list[tuple[int, float]], cuts: list[float]) -> None:
+def test_reading_in_any_pieces_gives_the_whole_file(values: list[tuple[int, float]], cuts: list[float]) -> None:
     content = b"".join(line(run, t, value) for t, (run, value) in enumerate(values, 1))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "metrics.jsonl"
@@ -47,7 +47,7 @@ def test_read_in_any_pieces_it_is_the_whole_file(values: list[tuple[int, float]]
 
 
 @given(st.integers(0, 20), st.integers(0, 30))
-def test_a_file_that_was_cut_and_grew_again_is_read_anew(kept: int, more: int) -> None:
+def test_a_truncated_file_that_grew_again_is_read_from_its_beginning(kept: int, more: int) -> None:
     """A resumed run truncates its metrics to the last checkpoint; what follows may differ and may be longer."""
     first = [line(0, t, 1.0) for t in range(1, 21)]
     second = first[:kept] + [line(0, t, 2.0) for t in range(kept + 1, kept + 1 + more)]

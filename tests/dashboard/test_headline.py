@@ -54,7 +54,7 @@ def read(ledger: Sequence[LedgerEntry]) -> tuple[str, bool]:
     return shown.headline, shown.good
 
 
-def test_it_is_the_reports_sentence_while_a_run_is_under_way_and_after(finished: tuple[str, RunFolder]) -> None:
+def test_the_headline_is_that_of_the_report_during_and_after_a_run(finished: tuple[str, RunFolder]) -> None:
     name, folder = finished
     ledger = folder.read_ledger()
     planned = [entry for entry in ledger if entry["kind"] != "release"]
@@ -66,7 +66,7 @@ def test_it_is_the_reports_sentence_while_a_run_is_under_way_and_after(finished:
     assert good == (name in ("hardened", "little"))
 
 
-def test_a_run_that_spent_more_than_its_budget_is_called_one(finished: tuple[str, RunFolder]) -> None:
+def test_a_run_that_overspent_says_so(finished: tuple[str, RunFolder]) -> None:
     ledger = finished[1].read_ledger()
     releases = [entry for entry in ledger if entry["kind"] == "release"]
     sentence, good = read([*ledger, *releases, *releases])
@@ -74,7 +74,7 @@ def test_a_run_that_spent_more_than_its_budget_is_called_one(finished: tuple[str
         assert sentence.startswith("No guarantee as planned: the ledger adds up to epsilon") and not good
 
 
-def test_marks_in_the_ledger_take_the_promise_back(made: Path) -> None:
+def test_non_private_lines_in_the_ledger_withdraw_the_guarantee(made: Path) -> None:
     ledger = RunFolder.open(made / "sweep" / "hardened").read_ledger()
     assert read(ledger)[1]
     sentence, good = read([*ledger, NonPrivateEntry(agent="north", reason="noise from a seed")])

@@ -23,7 +23,9 @@ def lock(tmp_path: Path) -> Path:
     return tmp_path / "checkpoint" / "lock"
 
 
-def test_those_who_only_look_are_waited_for(tmp_path: Path, lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_waits_for_processes_that_only_test_it(
+    tmp_path: Path, lock: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(locks, "READER_PATIENCE", LONG)
     with lock.open("rb") as reader:
         fcntl.flock(reader, fcntl.LOCK_SH)
@@ -35,7 +37,7 @@ def test_those_who_only_look_are_waited_for(tmp_path: Path, lock: Path, monkeypa
     assert not RunFolder(tmp_path).busy
 
 
-def test_who_works_is_not_waited_for_and_who_looks_for_ever_not_either(
+def test_a_lock_does_not_wait_for_a_holder_or_for_endless_tests(
     tmp_path: Path, lock: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for kind, patience, least in ((fcntl.LOCK_EX, LONG, 0.0), (fcntl.LOCK_SH, 0.3, 0.3)):
@@ -48,7 +50,9 @@ def test_who_works_is_not_waited_for_and_who_looks_for_ever_not_either(
             assert least <= time.monotonic() - began < LONG
 
 
-def test_of_two_who_wait_one_gets_it(tmp_path: Path, lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exactly_one_of_two_waiting_processes_gets_the_lock(
+    tmp_path: Path, lock: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(locks, "READER_PATIENCE", LONG)
     got: list[bool] = []
     lost = threading.Event()

@@ -37,7 +37,7 @@ def plan(events: dict[Event, int], rounds: int) -> PlanEntry:
 
 
 @pytest.mark.parametrize("t", [0, 1, 19, 20])
-def test_it_reads_what_the_rounds_done_cost_and_the_next_one_will(t: int) -> None:
+def test_the_meter_shows_the_cost_of_finished_rounds_and_of_the_next_one(t: int) -> None:
     """Three updates per round make three events per round."""
     planned = plan({NOISE: 60}, 20)
     reading = read_meter(planned, Counter({NOISE: 3 * t} if t else {}), 0, DELTA)
@@ -62,7 +62,7 @@ def test_rounds_that_wait_to_be_charged_count_as_if_they_were(rounds: int) -> No
         assert read_meter(planned, charged, 5, DELTA).share == 1.0, "never more than the plan"
 
 
-def test_a_finished_run_has_spent_what_its_ledger_comes_to(made: Path) -> None:
+def test_the_meter_of_a_finished_run_equals_its_ledger(made: Path) -> None:
     for name, labels in (("budgets", ["additive, ε = 1", "additive, ε = 3"]), ("sweep/hardened", ["additive, ε = 2"])):
         ledger = RunFolder.open(made / name).read_ledger()
         found = privacy_reply(ledger, {})

@@ -12,7 +12,7 @@ from taciturn.dashboard.catalogue import FoundRun, find_runs
 from tests.dashboard.helpers import ask, dashboard, rows
 
 
-def test_pages_of_other_sites_may_lead_here_and_not_ask(runs: Path) -> None:
+def test_pages_of_other_sites_may_link_here_but_not_send_requests(runs: Path) -> None:
     app = dashboard(runs)
     paper = rows(app)["paper"]["id"]
     for address in ("/api/runs", f"/api/runs/{paper}/curves", f"/api/metrics.csv?run={paper}"):

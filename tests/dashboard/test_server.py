@@ -53,7 +53,7 @@ def test_the_list_is_sent_once_and_again_when_something_changed(runs: Path) -> N
     assert list(rows(app)) == ["paper", "sweep/hardened"]
 
 
-def test_an_unfinished_run_shows_how_far_it_is_and_how_to_go_on(runs: Path) -> None:
+def test_an_unfinished_run_shows_its_progress_and_how_to_continue(runs: Path) -> None:
     (runs / "paper" / "summary.json").unlink()
     lines = (runs / "paper" / "metrics.jsonl").read_text().splitlines(keepends=True)
     (runs / "paper" / "metrics.jsonl").write_text("".join(lines[:12]) + lines[12][:20])  # outp's third round, and half
@@ -204,7 +204,7 @@ def test_a_paper_run_with_a_picture_in_local_only_is_not_private(runs: Path) -> 
     assert found["paper"]["duration"] is not None
 
 
-def test_how_long_a_run_without_local_only_took_is_not_told(runs: Path) -> None:
+def test_the_duration_of_a_run_without_local_only_is_not_shown(runs: Path) -> None:
     """As for a federation's coordinator: the run is certified, and its times may depend on records."""
     shutil.rmtree(runs / "budgets" / "local-only")
     for local in (False, True):
@@ -221,7 +221,7 @@ def test_only_local_names_are_answered_to_on_loopback(runs: Path) -> None:
         assert b"<" not in reply.body
 
 
-def test_elsewhere_the_token_is_asked_for_once(runs: Path) -> None:
+def test_on_another_host_the_token_is_requested_once(runs: Path) -> None:
     app = dashboard(runs, "0.0.0.0", TOKEN)
     for address in ("/", "/main.js", "/api/runs", "/api/metrics.csv", "/?token=", "/?token=abc12", "/?token=ABC123"):
         assert ask(app, address).status == 401, address
@@ -236,7 +236,7 @@ def test_elsewhere_the_token_is_asked_for_once(runs: Path) -> None:
 
 
 @pytest.mark.parametrize("address", ["/", "/main.js", "/api/runs", "/nothing", "/api/runs/x/curves"])
-def test_every_answer_tells_browsers_to_keep_to_this_page(runs: Path, address: str) -> None:
+def test_every_answer_has_the_security_headers(runs: Path, address: str) -> None:
     for app in (dashboard(runs), dashboard(runs, "0.0.0.0", TOKEN)):
         headers = ask(app, address).headers
         policy = dict(part.split(" ", 1) for part in headers["content-security-policy"].split("; "))
@@ -270,7 +270,7 @@ def test_no_path_leads_to_a_file(runs: Path, address: str) -> None:
     assert b"root:" not in reply.body and b"total_epsilon" not in reply.body
 
 
-def test_looking_leaves_no_trace(runs: Path) -> None:
+def test_the_dashboard_changes_no_file(runs: Path) -> None:
     (runs / "budgets" / "summary.json").unlink()  # so that it is asked whether somebody works at it
     before = traces(runs)
     app = dashboard(runs)
@@ -304,9 +304,7 @@ def test_names_are_sent_as_text_whatever_they_are(runs: Path) -> None:
     assert rows(dashboard(runs))['<img src=x onerror="alert(1)">\\udcff']["state"] == "finished"
 
 
-def test_a_port_that_is_taken_is_refused_only_to_who_asked_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_port_in_use_is_refused_only_if_it_was_requested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = bind(tmp_path, "127.0.0.1", 0, None, False)
     with pytest.raises(InputError, match=f"port {first.port} of 127.0.0.1"):
         bind(tmp_path, "127.0.0.1", first.port, None, False)

@@ -123,7 +123,7 @@ def test_a_number_to_predict_is_clipped_or_its_record_left_out(tmp_path: Path, l
     assert found.train[0].y[:, 0].tolist() == [*values, 1.0]
 
 
-def test_schemas_cannot_ask_for_an_error(tmp_path: Path) -> None:
+def test_schemas_have_no_rule_that_raises_an_error(tmp_path: Path) -> None:
     for age, sex in (("missing = 'error'", ""), ("", "missing = 'error'")):
         with pytest.raises(InputError, match=r"no missing rule in \[columns\.(age|sex)\] 'error'"):
             read(tmp_path, ROWS, SCHEMA.format(label=LABELS["classes"], age=age, sex=sex))
@@ -206,7 +206,7 @@ def test_parquet_cells_follow_the_same_rules(tmp_path: Path) -> None:
     assert found.train[0].x.tolist() == [[0.01, 1, 0, 0], [0.5, 0, 0, 0], [0.5, 0, 1, 0]]
 
 
-def test_a_run_goes_on_and_tells_only_its_owner(tmp_path: Path) -> None:
+def test_a_run_continues_and_reports_bad_cells_only_to_its_owner(tmp_path: Path) -> None:
     """No public output depends on the bad cells; the owner's notes name their places."""
     folder = tmp_path
     schema = SCHEMA.format(label=LABELS["classes"], age="", sex="") + AGENT + 'names = ["a", "b"]\n'
@@ -253,7 +253,7 @@ def test_parquet_values_that_python_cannot_hold_are_no_values(tmp_path: Path) ->
         assert load(resolve(asked).data_options(3)).records == 2, name
 
 
-def test_the_table_that_is_trained_on_is_no_public_test_table(tmp_path: Path) -> None:
+def test_the_training_table_is_refused_as_a_public_test_table(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"also the training table: .* use --test-share"):
         read(tmp_path, ROWS, test=str(tmp_path / "t.csv"))
 
@@ -273,7 +273,7 @@ NAMED = SCHEMA.format(label=LABELS["classes"], age="", sex="") + AGENT
 
 
 @pytest.mark.parametrize("declared", ["schema", "records-max"])
-def test_one_misspelt_agent_is_no_agent(tmp_path: Path, declared: str) -> None:
+def test_one_misspelt_agent_adds_no_agent(tmp_path: Path, declared: str) -> None:
     """For every cell, the agents are the declared ones, and the other records are unchanged."""
     names = 'names = ["b", "a"]\n' if declared == "schema" else ""
     most = {"records_max": "a=50,b=50"} if declared == "records-max" else {}

@@ -115,7 +115,7 @@ def test_the_features_of_a_pair_are_bilinear(u: float, v: float) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(ROWS, min_size=1, max_size=12), st.sampled_from(["unit", "symmetric"]), st.data())
-def test_a_record_is_mapped_alike_in_every_company(
+def test_a_record_is_mapped_the_same_whatever_the_other_records(
     rows: list[tuple[str, ...]], scale: str, data: st.DataObject
 ) -> None:
     schema = schema_of(scale)

@@ -88,7 +88,7 @@ def test_a_wrong_csv_file(tmp_path: Path, content: str, sentence: str) -> None:
         read_table(write(tmp_path / "t.csv", content))
 
 
-def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(b"a,b\n\xff,1\n")
     with pytest.raises(
         InputError, match=r"t\.csv is not UTF-8 text \(invalid start byte at byte 4\): save it as UTF-8$"
@@ -168,7 +168,7 @@ def test_wrong_folders(tmp_path: Path) -> None:
         read_table(tmp_path)
 
 
-def test_what_is_no_table(tmp_path: Path) -> None:
+def test_paths_that_are_not_tables_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^there is no file .*none\.csv$"):
         read_table(tmp_path / "none.csv")
     with pytest.raises(

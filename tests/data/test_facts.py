@@ -98,7 +98,7 @@ def test_agents_that_only_the_records_could_name_are_refused(folder: Path) -> No
             declared_facts(options(folder, agents=agents), 100, 50)
 
 
-def test_dealt_agents_have_names_too(folder: Path) -> None:
+def test_agents_of_a_partition_have_names_too(folder: Path) -> None:
     assert declared_facts(options(folder, agents=2), 100, {"agent-1": 60, "agent-2": 50}).largest == 60
     with pytest.raises(InputError, match=r"^records-max: no agent 'north': there are agent-1, agent-2$"):
         declared_facts(options(folder, agents=2), 100, {"north": 60})
@@ -128,7 +128,7 @@ def test_wrong_declarations(folder: Path, changes: dict[str, Any], total: Any, m
         declared_facts(DataOptions(**given), total, most)
 
 
-def test_published_data_sets_speak_for_themselves() -> None:
+def test_published_data_sets_need_no_declarations() -> None:
     chosen = DataOptions(data="mnist14", agents=7)
     facts = declared_facts(chosen, None, None)
     dataset = load(chosen)

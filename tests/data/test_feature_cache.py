@@ -145,7 +145,7 @@ def test_the_oldest_entries_make_room(open_source: Callable[..., None], monkeypa
     assert len(entries()) == 2 and first not in entries()
 
 
-def test_without_room_or_a_folder_to_write_to_a_run_goes_on(
+def test_a_run_continues_without_room_or_a_writable_cache_folder(
     open_source: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     open_source()

@@ -139,7 +139,7 @@ def test_a_place_is_named_whatever_the_chunks(tmp_path: Path, rows: int, monkeyp
     assert found.notes[0] == "1 line that is no row of the table was left out (line 10 of t.csv)" and found.records == 8
 
 
-def test_images_lie_in_files_too(tmp_path: Path) -> None:
+def test_images_can_be_memory_mapped_too(tmp_path: Path) -> None:
     put_mnist(tmp_path)
     for options in ({"partition": "shuffled"}, {"intercept": True, "precision": "float32"}):
         made = [

@@ -23,7 +23,7 @@ def test_there_are_four_sources() -> None:
     assert [name for name in SOURCES if SOURCES[name].published] == ["femnist", "mnist", "mnist14"]
 
 
-def test_presets_hold_in_every_mode_and_the_papers_in_its_own() -> None:
+def test_presets_apply_in_every_mode_and_the_papers_only_in_mode_paper() -> None:
     assert {name: dict(SOURCES[name].preset) for name in SOURCES} == {
         "femnist": {"averages": False},
         "mnist": {},
@@ -93,7 +93,7 @@ def test_wrong_options(changes: dict[str, Any], sentence: str) -> None:
         load(DataOptions(**changes))
 
 
-def test_where_data_sets_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_of_the_data_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TACITURN_DATA", "/from/env")
     monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
     monkeypatch.setenv("HOME", "/home/me")
@@ -137,6 +137,6 @@ def test_describe(tmp_path: Path) -> None:
         ({"data": "x.csv", "sample_fraction": 0.2}, r"^sample-fraction has no effect on x\.csv"),
     ],
 )
-def test_options_nobody_would_heed_are_refused(changes: dict[str, Any], sentence: str) -> None:
+def test_options_without_effect_are_refused(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         load(DataOptions(**changes))

@@ -53,7 +53,7 @@ def records(raw: InputShape) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize(("name", "raw"), ALL)
-def test_a_record_is_mapped_alike_in_every_company(name: str, raw: InputShape) -> None:
+def test_a_record_is_mapped_the_same_whatever_the_other_records(name: str, raw: InputShape) -> None:
     phi, x = build_map(name, raw), records(raw)
     whole = phi(x)
     assert whole.shape == (len(x), width_of(name, raw))
@@ -229,7 +229,7 @@ def test_the_strokes_are_the_same_everywhere() -> None:
     assert 0.05 < strokes(28).mean() < 0.3
 
 
-def test_maps_of_images_are_refused_for_what_is_none() -> None:
+def test_image_maps_are_refused_for_other_records() -> None:
     with pytest.raises(
         InputError, match=r"features is scattering.*records are not images: use none, bins, fourier, unit"
     ):

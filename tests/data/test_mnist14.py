@@ -75,7 +75,7 @@ def test_a_damaged_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         load(DataOptions())
 
 
-def test_a_missing_file_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("importlib.resources.files", lambda package: tmp_path)
     with pytest.raises(CorruptFile, match=r"^the embedded data set mnist14 cannot be read"):
         load(DataOptions())

@@ -63,7 +63,7 @@ def read(asked: dict[str, Any], key: int = 5) -> Dataset:
 @pytest.mark.parametrize("held", HELD)
 @pytest.mark.parametrize("unit", ["", UNIT])
 @pytest.mark.parametrize("way", WAYS)
-def test_one_who_leaves_changes_one_agent_by_exactly_their_records(
+def test_removing_a_unit_changes_one_agent_by_exactly_its_records(
     tmp_path: Path, way: str, unit: str, held: str, lying: str
 ) -> None:
     rows = rows_of()
@@ -103,7 +103,7 @@ def test_all_uploads_together_move_by_one_clip_at_most(tmp_path: Path, way: str,
     assert 0.0 < moved <= (3 if unit else 1) * clip
 
 
-def test_a_table_in_certified_mode_is_not_dealt_out_by_places(tmp_path: Path) -> None:
+def test_certified_mode_refuses_to_partition_a_table_by_row_numbers(tmp_path: Path) -> None:
     asked = table(tmp_path, rows_of(20))
     assert resolve(asked).partition == "hashed"
     assert resolve({**asked, "mode": "paper", "total_records": "auto", "noise": "seeded"}).partition == "in-order"
@@ -120,7 +120,7 @@ def test_a_table_in_certified_mode_is_not_dealt_out_by_places(tmp_path: Path) ->
     assert len(read({**asked, "partition": "in-order"}).train) > 1  # it names its agents: nothing is dealt out
 
 
-def test_a_bound_that_the_draw_can_break_is_refused(tmp_path: Path) -> None:
+def test_a_bound_that_a_random_partition_can_exceed_is_refused(tmp_path: Path) -> None:
     asked = table(tmp_path, rows_of(20))
     assert plan_study(resolve(asked)).facts.records_max == ROWS
     assert load_data(plan_study(resolve({**asked, "records_max": 2000})), key=1).dataset.records == 20
@@ -134,7 +134,7 @@ def test_a_bound_that_the_draw_can_break_is_refused(tmp_path: Path) -> None:
     assert named.dataset.agents == tuple(names)  # which are not dealt out
 
 
-def test_who_is_held_out_does_not_tell_whose_it_is() -> None:
+def test_holding_out_is_independent_of_the_agent() -> None:
     x, labels = np.random.default_rng(2).random((4000, 3)), np.zeros(4000, np.intp)
     units = Units(None, tuple(f"u{i}" for i in range(4000)), np.arange(4000, dtype=np.int32))  # type: ignore[arg-type]
     for dealt, held in (

@@ -53,7 +53,7 @@ def test_agents_by_column(folder: Path, partition: str) -> None:
     assert dataset.notes == ()
 
 
-def test_a_table_that_names_its_agents_is_not_dealt_out_to_others(folder: Path) -> None:
+def test_a_table_that_names_its_agents_is_not_partitioned(folder: Path) -> None:
     write(folder / "s.toml", SCHEMA + AGENT)
     with pytest.raises(InputError, match=r"^partition is shuffled, but the table names its agents"):
         read(folder, partition="shuffled")
@@ -82,7 +82,7 @@ def test_a_table_whose_agents_have_no_names(folder: Path) -> None:
     write(folder / "t.csv", "age,sex,site,y\n1,f,,no\n2,f,NA,yes\n")
     with pytest.raises(InputError, match=r"^no row of t is a record: site: 2 records without an agent"):
         read(folder)
-    with pytest.raises(InputError, match=r"^column 'site' names no agent: every record needs one$"):
+    with pytest.raises(InputError, match=r"^column 'site' is empty: every record needs an agent$"):
         read(folder, private=True)
 
 
@@ -129,7 +129,7 @@ def test_missing_categories(folder: Path, rule: str, row: list[float], became: s
         ("1,f,a,", r"^column 'y': the label on line 6 of t\.csv must be one of no, yes$"),
     ],
 )
-def test_to_be_assessed_every_record_needs_its_label(folder: Path, row: str, sentence: str) -> None:
+def test_evaluation_needs_a_label_in_every_record(folder: Path, row: str, sentence: str) -> None:
     table = read_table(write(folder / "t.csv", ROWS + row + "\n"))
     with pytest.raises(InputError, match=sentence):
         encode(table, parse_schema(SCHEMA), False, "float64", with_label=True)

@@ -51,7 +51,7 @@ def rows(shard: Shard | None) -> list[int]:
 
 @settings(deadline=None)
 @given(PEOPLE, MOST, st.sampled_from("ABCDEFGH"))
-def test_a_unit_that_leaves_takes_its_rows_along_and_nothing_else(people: list[str], most: int, leaver: str) -> None:
+def test_removing_a_unit_removes_its_rows_and_nothing_else(people: list[str], most: int, leaver: str) -> None:
     assume(set(people) > {leaver})
     table = list(enumerate(people))
     with_it = rows(read(table, most, agents=1).train[0])
@@ -95,7 +95,7 @@ def test_a_unit_is_never_at_two_agents_after_a_split(
 
 @settings(deadline=None)
 @given(PEOPLE, MOST, st.floats(0.1, 0.9), st.integers(0, 9), st.sampled_from("ABCDEFGH"))
-def test_whole_units_are_held_out_whoever_else_is_there(
+def test_whole_units_are_held_out_whatever_the_other_units(
     people: list[str], most: int, share: float, seed: int, leaver: str
 ) -> None:
     table = list(enumerate(people))
@@ -123,7 +123,7 @@ def test_a_unit_is_held_out_at_every_agent() -> None:
     assert {people[row] for row in rows(other.test)} != test
 
 
-def test_each_agent_bounds_its_own() -> None:
+def test_the_bound_on_rows_applies_at_each_agent() -> None:
     dataset = read(enumerate("AAAABBAA"), 2, sites="nnnsssss")
     assert dataset.agents == ("n", "s")
     assert [rows(shard) for shard in dataset.train] == [[0, 1], [3, 4, 5, 6]]

@@ -126,7 +126,7 @@ def test_the_pictures_are_those_that_the_program_draws(tmp_path: Path) -> None:
 
 
 def _words(picture: str) -> list[str]:
-    """What is written in a picture; where its lines run is the drawing library's affair."""
+    """The text in a picture; the positions of its lines are up to the drawing library."""
     return re.findall(r">([^<>]*\S[^<>]*)</text>", picture)
 
 

@@ -37,7 +37,7 @@ def test_a_method_runs_exactly_where_a_run_with_it_would_not_be_refused() -> Non
     assert all(bool(incompatibility(name, "agents")) == ALGORITHMS[name].central for name in certified)
 
 
-def test_what_is_asked_for_and_does_not_fit_is_left_out_with_its_reason() -> None:
+def test_methods_that_do_not_fit_are_left_out_with_a_reason() -> None:
     asked = ("objp", "dpgd", "erm-outp")
     assert [compatible_methods(asked, trust) for trust in TRUSTS] == [["objp", "dpgd"], ["dpgd"], ["dpgd", "erm-outp"]]
     assert [compatible_methods((), trust) for trust in TRUSTS] == [list(DEFAULT_METHODS[trust]) for trust in TRUSTS]
@@ -61,7 +61,7 @@ def test_a_folder_for_each_map_and_trust_model_with_all_budgets_and_seeds() -> N
     assert all(point.settings.total_epsilon == (0.5, 1.0, 3.0, 8.0) and point.runs == 24 for point in grid.points)
 
 
-def test_what_is_written_down_makes_the_same_restore_frontier_grid() -> None:
+def test_the_stored_request_restores_the_same_frontier_grid() -> None:
     asked = {**CLINICS, "colluders": 2, "algorithm": "dpgd,objp", "total_epsilon": "3,1", "seeds": 2}
     for given in (asked, {**asked, "algorithm": ()}):
         grid = frontier_grid({}, given)
@@ -72,7 +72,7 @@ def test_what_is_written_down_makes_the_same_restore_frontier_grid() -> None:
         assert [point.settings.colluders for point in grid.points] == [1, 2, 1]  # it belongs to one trust model
 
 
-def test_what_was_given_by_hand_is_neither_a_default_nor_the_data_sets_own() -> None:
+def test_manual_hyperparameters_exclude_defaults_and_presets() -> None:
     given = {**CLINICS, "clip": 2.0, "beta": 1e-3, "delta": 1e-5, "trust": "agents"}
     settings = frontier_grid({}, given).points[0].settings
     assert manual_hyperparameters(settings) == {"beta": 1e-3, "rounds": 3, "clip": 2.0}

@@ -60,12 +60,12 @@ def test_one_point_of_a_trust_model_and_budget_is_lowest_and_none_is_below_it(po
     assert all(budgets == sorted(budgets) for budgets in by_trust)
 
 
-def test_of_two_that_are_alike_the_cheaper_is_lowest() -> None:
+def test_of_two_equal_points_the_cheaper_is_marked() -> None:
     dear, cheap = point([0.1], algorithm="objp"), point([0.1], algorithm="dpgd", bytes_up=100)
     assert [one.algorithm for one in mark_lowest([dear, cheap]) if one.lowest] == ["dpgd"]
 
 
-def test_a_larger_budget_that_came_out_worse_is_said() -> None:
+def test_a_larger_budget_with_a_higher_error_is_noted() -> None:
     worse = [point([0.2], epsilon=0.5), point([0.1], epsilon=1.0), point([0.15], epsilon=3.0)]
     other = [point([0.05], epsilon=0.5, trust="server"), point([0.04], epsilon=3.0, trust="server")]
     found = mark_lowest([*worse, *other])
@@ -86,7 +86,7 @@ def test_what_one_agent_of_three_sends_and_receives(algorithm: str, up: int, dow
     assert bytes_per_agent(algorithm, 3, up, down) == one
 
 
-def test_the_table_says_everything_and_the_terminals_leaves_out_what_all_share() -> None:
+def test_the_table_has_every_column_and_the_terminal_omits_what_all_share() -> None:
     found = mark_lowest([point([0.1, 0.2]), point([0.3, 0.4], trust="server", epsilon=math.inf, spent=math.inf)])
     headings, rows = frontier_table(found, regression=False)
     row = dict(zip(headings, rows[0], strict=True))

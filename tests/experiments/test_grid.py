@@ -42,7 +42,7 @@ def test_only_what_cannot_be_batched_makes_points() -> None:
     assert len({point.name for point in found.points}) == 6
 
 
-def test_what_is_written_down_makes_the_same_grid_again() -> None:
+def test_the_stored_request_restores_the_same_grid() -> None:
     found = grid({"algorithm": "objp,objpm", "clip": [0.5, 1.0], "partition": "shuffled,dirichlet"}, seeds=2)
     written = found.request()
     again = sweep_grid({}, written["settings"], written["over"])
@@ -80,7 +80,7 @@ def test_what_is_choose_comparison() -> None:
         choose_comparison(both, ["rho"])
 
 
-def test_the_cost_of_all_points_is_said_for_the_same_records_and_neighbours() -> None:
+def test_the_total_cost_is_given_for_the_same_records_and_adjacency() -> None:
     one, two = grid({"clip": [1.0]}, total_epsilon=2), grid({"clip": [1.0, 2.0]}, total_epsilon=2, seeds=2)
     alone, together = estimate_cost(one), estimate_cost(two)
     assert alone.spending[0].epsilon == pytest.approx(2.0, rel=1e-3) and alone.rounds == (3,)

@@ -46,7 +46,7 @@ def test_differences_are_scipys_paired_intervals(pairs: list[tuple[float, float]
 
 
 @given(ERRORS, st.floats(0.0, 0.5))
-def test_what_a_seed_does_to_both_drops_out(pairs: list[tuple[float, float]], size: float) -> None:
+def test_effects_of_a_seed_on_both_settings_cancel(pairs: list[tuple[float, float]], size: float) -> None:
     """The law of pairing: a shift that all runs of a seed share changes no difference."""
     a, b = (list(values) for values in zip(*pairs, strict=True))
     shift = [size * (-1) ** i * i for i in range(len(pairs))]
@@ -68,7 +68,7 @@ def test_all_intervals_together_are_bonferronis() -> None:
     assert "Bonferroni" in interval_notes(found, [4], "seed", hardened=False)[-1]
 
 
-def test_ninety_five_percent_means_that() -> None:
+def test_intervals_cover_95_percent() -> None:
     drawn = np.random.default_rng(1).normal(0.2, 0.05, (2000, 5))
     found = [interval(values.tolist()) for values in drawn]
     held = np.mean([one.low <= 0.2 <= one.high for one in found if one.low is not None and one.high is not None])

@@ -39,7 +39,7 @@ def read(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_a_row_is_the_run_that_the_point_alone_would_be(private: Sweep, tmp_path: Path) -> None:
+def test_a_row_equals_a_separate_run_of_its_point(private: Sweep, tmp_path: Path) -> None:
     assert len(private.rows) == 12
     alone = taciturn.run(**ASKED, algorithm="objp,objpm", clip=1.0, out=tmp_path / "r")
     mine = [row for row in private.rows if row.setting("clip") == 1.0]
@@ -52,7 +52,7 @@ def test_a_row_is_the_run_that_the_point_alone_would_be(private: Sweep, tmp_path
     assert all(float(row["spent_epsilon"]) == pytest.approx(2.0, rel=1e-3) for row in written)
 
 
-def test_what_is_said_beforehand_is_what_the_ledgers_come_to(private: Sweep) -> None:
+def test_the_announced_cost_equals_that_of_the_ledgers(private: Sweep) -> None:
     events: Counter[Event] = Counter()
     for path in (private.path / "runs").iterdir():
         for agents in RunFolder.open(path).read_ledger().events.values():
@@ -101,7 +101,7 @@ def test_a_public_test_set_needs_no_secrecy(tmp_path: Path) -> None:
     }
 
 
-def test_the_same_again_keeps_what_is_there_and_another_grid_is_refused(private: Sweep) -> None:
+def test_repeating_a_sweep_keeps_its_results_and_another_grid_is_refused(private: Sweep) -> None:
     models = {path: path.stat().st_mtime_ns for path in private.path.glob("runs/*/model.npz")}
     again = taciturn.sweep(over=OVER, compare=["clip"], out=private.path, **ASKED)
     assert {path: path.stat().st_mtime_ns for path in models} == models and again.rows == private.rows
@@ -117,7 +117,7 @@ def test_the_same_again_keeps_what_is_there_and_another_grid_is_refused(private:
         taciturn.sweep(over=OVER, out=private.path / "runs", **ASKED)
 
 
-def test_a_point_that_may_have_released_something_is_not_begun_anew(private: Sweep, tmp_path: Path) -> None:
+def test_a_point_that_may_have_released_something_is_not_started_again(private: Sweep, tmp_path: Path) -> None:
     shutil.copytree(private.path, tmp_path / "s")
     run = next((tmp_path / "s" / "runs").iterdir())
     for lost in ("config.toml", "summary.json"):
@@ -134,7 +134,7 @@ def test_a_point_that_diverges_does_not_stop_the_others(tmp_path: Path) -> None:
     assert "1-rho=1e-300: objpm diverged" in (tmp_path / "s" / "sweep.md").read_text()
 
 
-def test_a_ledger_has_room_for_all_points_or_none_begins(tmp_path: Path) -> None:
+def test_no_point_starts_unless_the_ledger_has_room_for_all(tmp_path: Path) -> None:
     BudgetLedger.create(tmp_path / "l", "clinics", 3.0, 1e-6)
     asked = {**CLINICS, "noise": "hardened", "ledger": str(tmp_path / "l"), "total_epsilon": 2.0}
     with pytest.raises(BudgetExhausted):
@@ -150,7 +150,7 @@ FLAGS = [text for name, value in LONGER.items() for text in (f"--{name.replace('
 SWEEP = ("sweep", *FLAGS, "--over", "clip=0.5,1")
 
 
-def test_killed_and_stopped_it_goes_on_to_the_same_models(tmp_path: Path) -> None:
+def test_a_killed_or_stopped_sweep_continues_to_the_same_models(tmp_path: Path) -> None:
     """kill -9 in the first point, Ctrl-C of --resume in the second; the same call again ends in the bytes of a run."""
     out = tmp_path / "s"
     first = started(*SWEEP, "--out", out)
@@ -171,7 +171,7 @@ def test_killed_and_stopped_it_goes_on_to_the_same_models(tmp_path: Path) -> Non
         assert (out / "runs" / name / "model.npz").read_bytes() == straight.folder.model.read_bytes()
 
 
-def test_before_anything_is_trained(tmp_path: Path) -> None:
+def test_invalid_requests_are_refused_before_training(tmp_path: Path) -> None:
     shown = command(*SWEEP, "--dry-run", "--out", tmp_path / "s").stdout
     assert "2 points, 4 runs; nothing was trained" in shown and "together would spend epsilon" in shown
     assert not (tmp_path / "s").exists()

@@ -56,7 +56,7 @@ def test_a_graph_takes_pixels_and_maps_them(features: str, intercept: bool, tmp_
     assert len(made.SerializeToString()) < 3e6
 
 
-def test_a_map_without_a_graph_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_map_without_a_graph_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     onnx = pytest.importorskip("onnx")
     MAPS["unit"]
     own = {"halves": FeatureMap("half", lambda raw: raw.width, lambda raw: lambda x: x / 2, keeps=True)}

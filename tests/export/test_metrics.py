@@ -71,7 +71,7 @@ def test_tensorboard_reads_every_round(run: RunFolder, tmp_path: Path) -> None:
         TARGETS["tensorboard"].write(ExportRequest(run))
 
 
-def test_mlflow_keeps_a_run_once_and_goes_on_with_it(tmp_path: Path) -> None:
+def test_mlflow_stores_a_run_once_and_continues_it(tmp_path: Path) -> None:
     mlflow = pytest.importorskip("mlflow")
     uri = f"sqlite:///{tmp_path / 'm.db'}"
     folder = stopped(tmp_path / "r", rounds=4)
@@ -115,7 +115,7 @@ def test_the_command(run: RunFolder) -> None:
     assert "--experiment" in nothing and "csv" in nothing
 
 
-def test_what_is_the_owners_alone_is_private_wherever_it_is_put(run: RunFolder, tmp_path: Path) -> None:
+def test_owner_only_files_are_private_wherever_they_are_written(run: RunFolder, tmp_path: Path) -> None:
     """Files with figures that have no noise are private; public ones follow the umask."""
     pytest.importorskip("tensorboard")
     before = os.umask(0o022)

@@ -155,7 +155,7 @@ def test_an_onnx_runtime_predicts_the_same(place: Path, tmp_path: Path) -> None:
     np.testing.assert_allclose(values, wanted, rtol=1e-5)
 
 
-def test_what_is_no_value_of_its_column_counts_as_missing(place: Path, tmp_path: Path) -> None:
+def test_an_invalid_value_counts_as_missing(place: Path, tmp_path: Path) -> None:
     """An unknown category, a missing number, an infinite one: `taciturn predict` treats them the same."""
     runtime = pytest.importorskip("onnxruntime")
     TARGETS["onnx"].write(ExportRequest(RunFolder.open(place / "ill"), tmp_path / "m.onnx"))

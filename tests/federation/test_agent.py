@@ -227,7 +227,7 @@ def test_a_study_is_begun_under_the_terms_it_goes_on_with(federation: Federation
         path.write_text(path.read_text().replace("rounds = 4", "rounds = 3"))
     with nothing_but_a_refusal(federation, agent):
         found = invite(agent, federation)
-        assert isinstance(found, Refusal) and "begun here under other terms" in found.reason
+        assert isinstance(found, Refusal) and "started here under other terms" in found.reason
 
 
 @pytest.mark.parametrize("seeds", [(7, None), (None, 7)])

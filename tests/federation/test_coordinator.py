@@ -350,7 +350,7 @@ def test_a_study_is_taken_up_under_its_own_terms_only(federation: Federation) ->
     write_terms(federation.root, {"running": {"quorum": 3}})
     assert federation.coordinator().experiment == first.experiment
     write_terms(federation.root, {"study": {"rounds": 5}})
-    with pytest.raises(InputError, match="was begun under other terms"):
+    with pytest.raises(InputError, match="was started under other terms"):
         federation.coordinator()
 
 

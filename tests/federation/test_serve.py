@@ -60,7 +60,7 @@ def test_health_says_why_not(federation: Federation) -> None:
     for life, reason in (
         (now(), ""),
         (AgentStatus(), "not connected to the coordinator"),
-        (AgentStatus(connected=1.0, heartbeat=time.time() - 60), "the engine gives no sign of life"),
+        (AgentStatus(connected=1.0, heartbeat=time.time() - 60), "the engine does not respond"),
         (AgentStatus(connected=1.0, heartbeat=time.time() - 60, question=time.time()), ""),  # it works on an answer
     ):
         with at_work(state, life):

@@ -132,7 +132,7 @@ def test_status_and_ledger_count_uploads(ended: Ended) -> None:
     assert (found["rounds"], found["uploads"], found["slot"]) == (6, 7, "0/6")
     shown = taciturn("federation", "site", "status", federation.file("s1")).stdout
     assert "peers of the study tiny: all 4 verified" in shown
-    assert "newest slot 0/6; uploads whose round was asked again: 1" in shown
+    assert "newest slot 0/6; uploads whose round was retried: 1" in shown
     folder = site_folder(ended, "s1").path
     assert "s1: charged in 7 slots of a secure sum, for 6 rounds; 1 of them" in taciturn("ledger", folder).stdout
     assert taciturn_json("ledger", folder)["slots"] == {"s1": {"slots": 7, "rounds": 6}}
@@ -188,7 +188,7 @@ def test_the_operator_is_told_what_was_lost(ended: Ended) -> None:
         display.show(found)
     assert any("5 sites made keys for the next sums (epoch 0)" in line for line in said)
     (lost,) = [line for line in said if "was not opened" in line]
-    assert "the round is asked again in another slot" in lost
+    assert "the round is retried in another slot" in lost
 
 
 def test_a_site_that_is_left_out_stays_in_earlier_sums_and_the_report_says_so(tmp_path: Path) -> None:
@@ -196,7 +196,9 @@ def test_a_site_that_is_left_out_stays_in_earlier_sums_and_the_report_says_so(tm
     with federation.agents() as agents:
         study = federation.summing()
         assert study.run(Local(agents), stop=lambda: study.progress.round == 2) == STOPPED
-        with pytest.raises(InputError, match="there are 3 sites, but quorum is 4; the noise of this secure sum is for"):
+        with pytest.raises(
+            InputError, match="there are 3 sites, but quorum is 4; a smaller sum would have too little noise"
+        ):
             open_study(federation.terms, tmp_path / "run", ("s4", "s5"))
         again = open_study(federation.terms, tmp_path / "run", ("s5",))
         assert conducted(again, Local(agents)) == FINISHED

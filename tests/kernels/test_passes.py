@@ -65,7 +65,9 @@ def close(found: Array, expected: Array, tolerance: float) -> None:
 @pytest.mark.parametrize("loss", list(LOSSES))
 @pytest.mark.parametrize("dtype", list(PRECISIONS))
 @pytest.mark.parametrize("density", [0.15, 1.0])
-def test_it_agrees(instructions: int, dtype: str, loss: str, kind: str, density: float) -> None:
+def test_the_compiled_pass_agrees_with_the_plain_one(
+    instructions: int, dtype: str, loss: str, kind: str, density: float
+) -> None:
     rng, of = np.random.default_rng(len(kind)), LOSSES[loss]()
     for n, J, R, K in (
         (1, 1, 1, 1),
@@ -98,7 +100,9 @@ def test_it_agrees(instructions: int, dtype: str, loss: str, kind: str, density:
 @pytest.mark.parametrize("loss", list(LOSSES))
 @pytest.mark.parametrize("dtype", list(PRECISIONS))
 @pytest.mark.parametrize("density", [0.15, 1.0])
-def test_it_agrees_on_weighted_records(instructions: int, dtype: str, loss: str, kind: str, density: float) -> None:
+def test_the_passes_agree_on_weighted_records(
+    instructions: int, dtype: str, loss: str, kind: str, density: float
+) -> None:
     """A weight is applied before the bound, in every layout; weights of 1 change no bit."""
     rng, of = np.random.default_rng(len(kind)), LOSSES[loss]()
     for n, J, R, K in ((1, 1, 1, 1), (17, 3, 1, 2), (40, 7, 5, 9), (130, 4, 2, 3)):
@@ -125,7 +129,7 @@ def test_it_agrees_on_weighted_records(instructions: int, dtype: str, loss: str,
     density=st.floats(0.0, 1.0), loss=st.sampled_from(["softmax", "squared"]), size=st.floats(0.0, 1e4),
 )  # fmt: skip
 @settings(max_examples=100, deadline=None)
-def test_it_agrees_for_any_shape(
+def test_the_passes_agree_for_any_shape(
     n: int, J: int, R: int, K: int, seed: int, density: float, loss: str, size: float
 ) -> None:
     rng, of = np.random.default_rng(seed), LOSSES[loss]()
@@ -156,7 +160,7 @@ def test_threads_change_no_bit() -> None:
     assert all(np.array_equal(one, found[0]) for one in found)
 
 
-def test_runs_do_not_know_of_each_other() -> None:
+def test_runs_do_not_influence_each_other() -> None:
     rng = np.random.default_rng(1)
     shard, z = records(rng, 50, 8, 5, 1.0, "float64"), rng.normal(size=(8, 7, 5))
     loss, bound = LOSSES["softmax"](), limit("l2 and l1", 7, "float64")
@@ -191,13 +195,13 @@ def test_weights_of_another_length_are_refused() -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_what_is_not_finite_stays_so(bad: float) -> None:
+def test_values_that_are_not_finite_stay_so(bad: float) -> None:
     rng = np.random.default_rng(3)
     shard, z = records(rng, 20, 4, 3, 1.0, "float64"), np.full((4, 1, 3), bad)
     assert not np.isfinite(COMPILED.sums(LOSSES["softmax"](), z, shard, NO_CLIPPING).total).any()
 
 
-def test_a_loss_nobody_compiled_is_worked_at_plainly() -> None:
+def test_a_loss_that_is_not_compiled_uses_the_plain_pass() -> None:
     class Other(type(LOSSES["squared"]())):  # type: ignore[misc]
         def residual(self, scores: Array, y: Array) -> Array:
             return np.asarray(2.0 * super().residual(scores, y))

@@ -32,7 +32,7 @@ def test_threads_left_over_are_shared_out(count: int, items: int, inner: int) ->
         assert list(parallel_map(outer, range(items))) == [inner] * items
 
 
-def test_what_goes_wrong_in_a_thread_is_said() -> None:
+def test_an_error_in_a_thread_is_raised() -> None:
     with threads(2), pytest.raises(ZeroDivisionError):
         list(parallel_map(lambda i: 1 // i, range(3)))
 
@@ -42,7 +42,7 @@ def test_numpys_error_state_holds_in_the_threads() -> None:
         list(parallel_map(lambda i: np.ones(3) / np.zeros(3), range(3)))
 
 
-def test_openmp_s_variable_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_omp_num_threads_limits_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     assert cores() == 1
     monkeypatch.setenv("OMP_NUM_THREADS", "4,2")

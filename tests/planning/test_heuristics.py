@@ -72,7 +72,7 @@ def test_proposals_are_sane_for_any_facts(
     assert proposal(2.0 * epsilon, facts, loss, mechanism=mechanism).noise_to_signal <= made.noise_to_signal
 
 
-def test_more_to_hide_needs_more_noise() -> None:
+def test_more_sensitive_settings_need_more_noise() -> None:
     one = proposal(1.0).noise_to_signal
     assert proposal(1.0, adjacency="replace-one").noise_to_signal == pytest.approx(2.0 * one)
     assert proposal(1.0, DIGITS._replace(max_records=3)).noise_to_signal == pytest.approx(3.0 * one)
@@ -84,7 +84,7 @@ def test_more_to_hide_needs_more_noise() -> None:
 
 
 @pytest.mark.parametrize("sampling", [1.0, 0.1])
-def test_a_multiplier_that_is_given_is_felt_as_one_that_was_found(sampling: float) -> None:
+def test_a_given_multiplier_has_the_effect_of_a_calibrated_one(sampling: float) -> None:
     """sigma_1 sqrt(T) is the noise of a round's gradient over C / I: the multiplier, over q where a sample is seen."""
     found = release_noise(DIGITS, PlanRequest(1.0, 1e-6, rounds=100, sampling=sampling))
     multiplier = found * math.sqrt(100) * sampling

@@ -99,7 +99,7 @@ def test_two_runs_have_two_keys(asked: dict[str, Any], tmp_path: Path) -> None:
     )  # who holds a public record is public
 
 
-def test_a_run_goes_on_with_its_own_key(asked: dict[str, Any]) -> None:
+def test_a_resumed_run_keeps_its_partition_key(asked: dict[str, Any]) -> None:
     calls: list[int] = []
 
     def stop() -> bool:
@@ -118,7 +118,7 @@ def test_a_run_goes_on_with_its_own_key(asked: dict[str, Any]) -> None:
         folder.read_key()
 
 
-def test_the_plan_knows_nothing_of_the_records(asked: dict[str, Any]) -> None:
+def test_the_plan_does_not_depend_on_the_records(asked: dict[str, Any]) -> None:
     """Two tables of other sizes, classes and values: the same plan, and the same public description."""
     first = taciturn.dry_run(**asked)
     Path(asked["data"]).write_text("v,c,y\n" + "9,x,b\n" * 9)
@@ -129,7 +129,7 @@ def test_the_plan_knows_nothing_of_the_records(asked: dict[str, Any]) -> None:
     assert set(begun["agents"].values()) == {None} and not begun["notes"]
 
 
-def test_a_sweep_deals_alike_at_all_its_points(asked: dict[str, Any], tmp_path: Path) -> None:
+def test_all_points_of_a_sweep_share_one_partition(asked: dict[str, Any], tmp_path: Path) -> None:
     given = {name: value for name, value in asked.items() if name != "out"} | {"test_share": 0.5, "rounds": 2}
     given |= {"agents": 2, "noise": "seeded", "total_records": 50}
     rows = "".join(f"{i % 10},{i // 10},{'ab'[i % 2]}\n" for i in range(50))  # so many that some are held out

@@ -269,7 +269,7 @@ def test_what_was_drawn_twice_is_charged_twice(tmp_path: Path) -> None:
     assert totals["total_epsilon"] == pytest.approx(1.0, rel=1e-3) and totals["total_epsilon"] <= 1.0
 
 
-def test_seeded_rounds_made_again_are_charged_once(tmp_path: Path) -> None:
+def test_repeated_seeded_rounds_are_charged_once(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         train(tmp_path / "r", rounds=8, stop=lambda: True)
     folder = taciturn.open_run(tmp_path / "r").folder
@@ -278,7 +278,7 @@ def test_seeded_rounds_made_again_are_charged_once(tmp_path: Path) -> None:
     assert taciturn.resume(tmp_path / "r").summary["privacy"]["events"][0]["count"] == 8
 
 
-def test_a_study_is_set_aside_and_settled(tmp_path: Path) -> None:
+def test_a_study_is_reserved_and_settled(tmp_path: Path) -> None:
     from taciturn.privacy.budget import BudgetLedger
 
     account = BudgetLedger.create(tmp_path / "l", "clinics", 2.0, 1e-6)
@@ -310,7 +310,7 @@ def test_no_two_runs_of_a_seed_share_their_noise(tmp_path: Path) -> None:
     np.testing.assert_array_equal(run.w, again.w[::-1])  # and each run's own does not depend on the others
 
 
-def test_two_copies_of_a_folder_cannot_both_go_on(tmp_path: Path) -> None:
+def test_two_copies_of_a_folder_cannot_both_continue(tmp_path: Path) -> None:
     import shutil
 
     asked = iter([False, True])
@@ -324,7 +324,7 @@ def test_two_copies_of_a_folder_cannot_both_go_on(tmp_path: Path) -> None:
 
     for head in (state_folder() / "ledgers").glob("*.json"):
         head.unlink()
-    with pytest.raises(InputError, match="begun on another machine"):
+    with pytest.raises(InputError, match="started on another machine"):
         taciturn.resume(tmp_path / "copy")
 
 
@@ -334,7 +334,7 @@ def test_a_method_with_one_update_is_calibrated_for_one(tmp_path: Path) -> None:
     assert {event["count"] for event in privacy["events"]} == {50, 5}
 
 
-def test_when_the_budget_went_into_lost_rounds_the_last_kept_one_is_the_result(tmp_path: Path) -> None:
+def test_the_last_checkpoint_is_the_result_when_lost_rounds_used_up_the_budget(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         train(tmp_path / "r", noise="hardened", rounds=2, evaluate_every=100, stop=lambda: True)
     folder = taciturn.open_run(tmp_path / "r").folder
@@ -345,21 +345,21 @@ def test_when_the_budget_went_into_lost_rounds_the_last_kept_one_is_the_result(t
     assert run.summary["privacy"]["total_epsilon"] <= 1.0
 
 
-def test_when_nothing_is_left_of_a_budget_it_is_said(tmp_path: Path) -> None:
+def test_an_exhausted_budget_is_reported(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         train(tmp_path / "r", noise="hardened", rounds=2, stop=lambda: True)
     folder = taciturn.open_run(tmp_path / "r").folder
     (folder.checkpoints / "dpgd.npz").unlink()
     rows = [row for row in folder.read_ledger() if row["kind"] == "release"][-3:]
     folder.chain.append([row | {"first": 2, "last": 2, "session": 1} for row in rows])
-    with pytest.raises(BudgetExhausted, match="whole budget went into rounds that a crash lost"):
+    with pytest.raises(BudgetExhausted, match="rounds lost in a crash used up its whole budget"):
         taciturn.resume(tmp_path / "r")
 
 
 @pytest.mark.parametrize(
     "changes", [{}, {"eta_scale": 2.0}, {"algorithm": "hidden"}, {"algorithm": "hidden", "eta": 0.7}, {"rho": 0.3}]
 )
-def test_a_plan_written_down_is_the_plan(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_a_stored_plan_gives_the_same_plan(tmp_path: Path, changes: dict[str, Any]) -> None:
     import tomli_w
 
     from taciturn.planning.tradeoffs import plan_facts, planned_settings
@@ -381,7 +381,7 @@ def test_a_plan_written_down_is_the_plan(tmp_path: Path, changes: dict[str, Any]
         )
 
 
-def test_a_run_goes_on_only_with_its_local_only_folder(tmp_path: Path) -> None:
+def test_a_run_can_be_resumed_only_with_its_local_only_folder(tmp_path: Path) -> None:
     import shutil
 
     with pytest.raises(Interrupted):

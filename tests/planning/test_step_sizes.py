@@ -151,7 +151,7 @@ class Two(SingleProcess):
         return [range(1), range(1, agents)]
 
 
-def test_a_curators_records_cannot_be_dealt_out_to_processes() -> None:
+def test_the_records_of_a_curator_cannot_be_divided_among_processes() -> None:
     with pytest.raises(InputError, match="erm-objp: a central reference has all records in one place"):
         prepare(resolve(CLINICS | {"algorithm": "erm-objp", "server": "sums"}), Two())
 
@@ -176,12 +176,12 @@ def test_plans_say_what_is_sent_and_what_noise_a_step_has() -> None:
     assert curator.proposal.noise_to_signal < agents.proposal.noise_to_signal
 
 
-def test_every_name_a_method_may_say_is_known_where_it_is_read() -> None:
+def test_every_name_in_a_registration_is_known_to_its_readers() -> None:
     assert {ALGORITHMS[name].step_kind for name in ALGORITHMS} == set(STEP_RULES)
     assert set(guarantee.NOISE_ON) == set(ON_THE_TERMINAL) == set(base.NOISE_ON)
 
 
-def test_a_curators_pace_does_not_hang_on_its_company() -> None:
+def test_the_steps_of_a_curator_do_not_depend_on_the_other_methods() -> None:
     alone, beside = planned("erm-objp").parts[0], planned("erm-objp,objp", rounds=50).parts[0]
     assert float(beside.algorithm.rho(1)[0, 0]) == float(alone.algorithm.rho(1)[0, 0])
 
@@ -193,7 +193,7 @@ def test_a_curator_may_have_what_all_agents_may_have() -> None:
     assert facts_for(facts._replace(records_max=250), "erm-objp", "add-remove").largest == 750
 
 
-def test_what_sees_samples_has_a_run_for_every_seed() -> None:
+def test_a_method_with_samples_has_a_run_for_every_seed() -> None:
     def runs(**changes: Any) -> list[int]:
         settings = resolve(CLINICS | {"algorithm": "fedavg", "total_epsilon": "inf", "seeds": 3} | changes)
         return list(batches(settings)[0].seeds)
@@ -217,7 +217,7 @@ def test_what_is_sent_without_an_event_stops_the_run(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("name", CERTIFIED)
-def test_a_plan_written_down_is_the_plan(name: str) -> None:
+def test_a_stored_plan_gives_the_same_plan(name: str) -> None:
     """Every method's config, resolved again, has the same steps and the same events."""
     fixed = {"noise_multiplier": 3.0} if name == "dpsgd" else {}  # which takes long to calibrate
     view = plan_report(resolve(CLINICS | {"algorithm": name, "rounds": 6} | fixed))

@@ -126,14 +126,14 @@ def _discrete(unit: float, scale: float) -> dict[Event, int]:
     return {Discrete(scale, 1.0, scale * unit, 1000): 100}
 
 
-def test_zcdp_goes_both_ways() -> None:
+def test_zcdp_budget_inverts_zcdp_epsilon() -> None:
     rho = zcdp_budget(1.0, DELTA)
     assert zcdp_epsilon(rho, DELTA) <= 1.0 < zcdp_epsilon(rho * 1.001, DELTA)
     assert zcdp_epsilon(0.0, DELTA) == 0.0
     assert zcdp_epsilon(math.inf, DELTA) == math.inf
 
 
-def test_what_nobody_can_add_up_is_infinite() -> None:
+def test_events_without_an_accountant_cost_infinity() -> None:
     assert tightest({NON_PRIVATE: 1}, DELTA) == (math.inf, "none")
     gaussian = Noise("gaussian", 10.0, math.inf, 1.0)
     assert tightest({gaussian: 3, Nominal("laplace-data-dependent", 0.5): 1}, DELTA).epsilon == math.inf

@@ -201,7 +201,7 @@ def test_a_limited_sum_is_finite_and_bounded(passes: Passes, limit: Clipping, dt
 
 
 @pytest.mark.torch
-def test_so_it_is_on_torch() -> None:
+def test_a_limited_sum_is_finite_and_bounded_on_torch() -> None:
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(4)
     for dtype in (np.float64, np.float32):
@@ -269,7 +269,7 @@ def test_several_updates_show_no_record_by_what_is_not_finite(name: str) -> None
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", FEDERATED)
-def test_no_story_of_admissible_w_drives_the_state_out_of_range(name: str, dtype: Any) -> None:
+def test_no_sequence_of_admissible_w_drives_the_state_out_of_range(name: str, dtype: Any) -> None:
     """12 stories of 60 rounds, one of them the worst that signs can do to a dual; uploads and releases stay finite."""
     rng, runs = np.random.default_rng(8), 12
     epsilon = np.ones(runs, dtype)

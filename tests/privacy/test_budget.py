@@ -83,7 +83,7 @@ def test_a_ledger_from_elsewhere_must_be_adopted(account: BudgetLedger) -> None:
             BudgetLedger.adopt(account.path, lost)
 
 
-def test_what_is_no_ledger_is_refused(tmp_path: Path, account: BudgetLedger) -> None:
+def test_files_that_are_not_ledgers_are_refused(tmp_path: Path, account: BudgetLedger) -> None:
     with pytest.raises(InputError, match="taciturn ledger init"):
         BudgetLedger.open(tmp_path / "none")
     (tmp_path / "other").write_text('{"kind": "study"}\n')
@@ -103,7 +103,7 @@ def test_studies_of_another_relation_or_unit_are_refused(account: BudgetLedger) 
         account.reserve("other", gaussian(0.001), unit="patient")
 
 
-def test_only_an_open_reservation_goes_on(account: BudgetLedger) -> None:
+def test_only_an_open_reservation_can_continue(account: BudgetLedger) -> None:
     name = account.reserve("one", gaussian(0.01))
     account.check_open(name)
     account.settle(name, gaussian(0.01))
@@ -136,7 +136,7 @@ def test_a_reservation_is_settled_once_and_by_one_folder(account: BudgetLedger) 
         (StudyCost(-1.0, 0.01), StudyCost(math.inf, 0.01)),
     ],
 )
-def test_more_than_was_set_aside_is_a_violation_and_counts(
+def test_spending_more_than_reserved_is_a_violation_and_counts(
     account: BudgetLedger, cost: StudyCost, counted: StudyCost
 ) -> None:
     name, other = account.reserve("one", gaussian(0.02)), account.reserve("two", gaussian(0.01))
@@ -217,7 +217,7 @@ def test_copies_on_one_machine_are_one_account(account: BudgetLedger, tmp_path: 
     assert sorted(one.exception() is None for one in made) == [False, True]
 
 
-def test_an_adoption_that_cannot_be_written_down_is_none(account: BudgetLedger) -> None:
+def test_an_adoption_that_cannot_be_recorded_does_not_happen(account: BudgetLedger) -> None:
     head = state_folder() / "ledgers" / f"{account.identity}.json"
     head.unlink()
     whole = account.path.read_bytes()

@@ -28,7 +28,7 @@ FILL = 1 << 62  # a word far from every boundary: its uniform is 1/4
 
 
 class Script:
-    """An entropy that begins its calls with the given words, one list a call, and goes on with FILL."""
+    """An entropy whose calls begin with the given words, one list per call, and continue with FILL."""
 
     def __init__(self, *calls: list[int]) -> None:
         self.calls = list(calls)

@@ -50,7 +50,7 @@ def test_a_changed_line_is_found(chain: HashChain, line: int) -> None:
         reopened(chain).append(ROWS)
 
 
-def test_a_line_put_in_or_taken_out_is_found(chain: HashChain) -> None:
+def test_an_inserted_or_removed_line_is_found(chain: HashChain) -> None:
     lines = chain.path.read_text().splitlines()
     for changed in (lines[1:], [lines[0], lines[2]], [lines[0], lines[0], *lines[1:]], [lines[1], lines[0], lines[2]]):
         chain.path.write_text("\n".join(changed) + "\n")
@@ -58,7 +58,7 @@ def test_a_line_put_in_or_taken_out_is_found(chain: HashChain) -> None:
             reopened(chain).read()
 
 
-def test_a_cut_tail_and_a_restored_backup_are_found(chain: HashChain) -> None:
+def test_a_truncated_ledger_and_a_restored_backup_are_found(chain: HashChain) -> None:
     backup = chain.path.read_text()
     chain.append(ROWS)
     whole = chain.path.read_text()
@@ -81,7 +81,7 @@ def test_another_ledger_of_the_same_length_is_found(chain: HashChain, tmp_path: 
         reopened(chain).read()
 
 
-def test_a_head_that_is_gone_or_damaged_is_said(chain: HashChain) -> None:
+def test_a_missing_or_damaged_head_is_reported(chain: HashChain) -> None:
     head = chain.head.read_text()
     chain.head.unlink()
     with pytest.raises(CorruptFile, match=r"ledger\.head is missing"):
@@ -108,7 +108,7 @@ def test_a_crash_between_the_line_and_the_head_loses_nothing(chain: HashChain) -
     assert json.loads(chain.head.read_text())["lines"] == 5
 
 
-def test_an_append_is_made_whole_or_not_at_all(chain: HashChain) -> None:
+def test_an_append_is_complete_or_does_not_count(chain: HashChain) -> None:
     """After a crash in the middle of three lines, none of them counts, not even the complete ones."""
     before, head = chain.path.read_bytes(), chain.head.read_text()
     chain.append([{"agent": name, "count": 1} for name in "abc"])
@@ -123,7 +123,7 @@ def test_an_append_is_made_whole_or_not_at_all(chain: HashChain) -> None:
         chain.head.write_text(head)
 
 
-def test_a_head_elsewhere_tells_copies_apart(tmp_path: Path) -> None:
+def test_a_head_stored_elsewhere_distinguishes_copies(tmp_path: Path) -> None:
     elsewhere = tmp_path / "state" / "id.json"
     one = HashChain(tmp_path / "a", tmp_path / "a.head", elsewhere)
     one.create()
@@ -138,7 +138,7 @@ def test_a_head_elsewhere_tells_copies_apart(tmp_path: Path) -> None:
     assert len(copy.read()) == 2  # another machine has only the head beside the chain
 
 
-def test_a_reader_beside_a_writer_finds_nothing_cut(chain: HashChain, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_sees_no_truncation_during_an_append(chain: HashChain, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process appends after this one has read the lines: the new head must not count against them."""
     content, calls = HashChain._content, iter([True])
 
@@ -165,7 +165,7 @@ def apart(tmp_path: Path) -> tuple[HashChain, HashChain]:
     return one, copy
 
 
-def test_who_slept_while_a_copy_went_on_is_refused_at_the_next_append(tmp_path: Path) -> None:
+def test_a_process_that_was_paused_while_a_copy_continued_is_refused_at_the_next_append(tmp_path: Path) -> None:
     """Neither has changed the other's file, so only the head in the state folder shows it."""
     one, copy = apart(tmp_path)
     copy.append(ROWS)
@@ -176,7 +176,7 @@ def test_who_slept_while_a_copy_went_on_is_refused_at_the_next_append(tmp_path: 
     copy.append(ROWS)
 
 
-def test_a_copy_of_the_same_length_is_told_by_its_hash(tmp_path: Path) -> None:
+def test_a_copy_of_the_same_length_is_detected_by_its_hash(tmp_path: Path) -> None:
     one, copy = apart(tmp_path)
     one.append([{"agent": "north", "count": 1}])
     mine = copy.head.read_bytes()
@@ -187,7 +187,7 @@ def test_a_copy_of_the_same_length_is_told_by_its_hash(tmp_path: Path) -> None:
         one.append(ROWS)
 
 
-def test_a_second_writer_in_the_same_file_ends_the_first(tmp_path: Path) -> None:
+def test_a_second_writer_in_the_same_file_stops_the_first(tmp_path: Path) -> None:
     one, _ = apart(tmp_path)
     HashChain(one.path, one.head, one.state_head).append(ROWS)
     with pytest.raises(LedgerTampered, match="another process"):
@@ -238,7 +238,7 @@ def _full(*given: object, **named: object) -> int:
     raise OSError(28, "no space left on device")
 
 
-def test_appends_made_in_one_go_are_those_made_one_by_one(tmp_path: Path) -> None:
+def test_appends_written_at_once_equal_single_appends(tmp_path: Path) -> None:
     """The file does not show which appends were written together."""
     groups = [ROWS, [{"agent": "west", "count": 5}], [], ROWS[:1]]
     together, alone = (HashChain(tmp_path / name, tmp_path / f"{name}.head") for name in "ab")
@@ -251,7 +251,7 @@ def test_appends_made_in_one_go_are_those_made_one_by_one(tmp_path: Path) -> Non
     assert together.head.read_bytes() == alone.head.read_bytes()
 
 
-def test_who_slept_in_the_middle_of_an_append_does_not_write_over_the_head(
+def test_a_process_paused_during_an_append_does_not_overwrite_the_head(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process read the heads and was paused, and a copy continued meanwhile."""

@@ -97,7 +97,7 @@ def test_budgets_are_recorded_as_they_were_given() -> None:
     assert [e.epsilon for e in draw.event.runs if isinstance(e, Nominal)] == [0.05, 0.1]
 
 
-def test_large_seeds_are_told_apart() -> None:
+def test_large_seeds_give_different_noise() -> None:
     draws = [SeededNoise((2**62 + i,), 0, 1).laplace(0, ONE[:1], LIKE[:, :1]) for i in range(2)]
     assert not np.array_equal(draws[0], draws[1])
 
@@ -181,7 +181,7 @@ def test_the_rate_is_rounded_down(rate: float, below: int) -> None:
     assert found[:, 0].tolist() == [word < below for word in words]
 
 
-def test_what_noise_cannot_be_asked_for() -> None:
+def test_invalid_noise_requests_are_refused() -> None:
     with pytest.raises(InputError, match="hardened noise is discrete"):
         SYSTEM_NOISE.l2_laplace(0, ONE, LIKE)
     for rate in (-0.1, 1.1, math.nan):

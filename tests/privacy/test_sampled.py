@@ -82,7 +82,7 @@ def test_the_ends_of_the_rate() -> None:
     assert tightest({Sampled(1.0, math.inf, 0.1): 1}, DELTA).epsilon == math.inf
 
 
-def test_only_those_who_know_samples_add_them_up() -> None:
+def test_only_accountants_for_samples_add_them_up() -> None:
     counts: Counts = {Sampled(5.0, 1.0, 0.1): 10}
     assert gdp(counts, DELTA) is None and pure(counts, DELTA) is None and additive_cost(counts, zcdp_rho) is None
     assert rdp({Noise("gaussian", 5.0, math.inf, 1.0): 10}, DELTA) is None  # zcdp's, which would say the same

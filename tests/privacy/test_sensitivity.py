@@ -169,7 +169,7 @@ def test_sums_of_many_records_in_single_precision_move_by_no_more_than_one(passe
 
 
 @pytest.mark.torch
-def test_so_they_do_on_torch() -> None:
+def test_sums_in_single_precision_move_by_no_more_than_one_record_on_torch() -> None:
     torch = pytest.importorskip("torch")
     assert -1e-5 < excess(PLAIN, 60_000, torch.as_tensor) <= 0.0
 

@@ -96,7 +96,7 @@ def _totals(runs: Sequence[RunResult], mode: str) -> PrivacyTotals:
     return replace(RunLedger((header,)).totals, runs=tuple(totals))
 
 
-def test_means_intervals_and_order_are_those_of_the_hand(tmp_path: Path) -> None:
+def test_means_intervals_and_order_match_a_calculation_by_hand(tmp_path: Path) -> None:
     errors: Errors = {
         ("outp", 1.0): (0.10, 0.12, 0.14),
         ("objp", math.inf): (0.09, 0.09, 0.09),
@@ -117,7 +117,7 @@ def test_means_intervals_and_order_are_those_of_the_hand(tmp_path: Path) -> None
     assert cells(rows[3], regression=True)[2] == f"0.12 ± {half:.3g} RMSE"
 
 
-def test_what_is_told_of_privacy_is_the_ledgers(tmp_path: Path) -> None:
+def test_the_privacy_columns_come_from_the_ledger(tmp_path: Path) -> None:
     errors: Errors = {
         ("objp", 2.0): (0.1, 0.1), ("outp", 2.0): (0.2, 0.2), ("erm-outp", 2.0): (0.3,), ("mine", 2.0): (0.4,),
         ("objp", math.inf): (0.5,), ("iadmm", math.inf): (0.6,),

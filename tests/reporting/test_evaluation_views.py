@@ -156,7 +156,7 @@ def test_the_budget_ledger_shows_both_sides(tmp_path: Path) -> None:
     found = taciturn_json("ledger", path)
     assert found["split"] == account.state().split != ""
     assert 0.0 < found["used_held_out"]["gdp"] < found["used"]["gdp"] == found["studies"][0]["cost"]["gdp"]
-    assert "records that train have used 1" in command("ledger", path).stdout
+    assert "training records have used 1" in command("ledger", path).stdout
     forecast = taciturn_json("run", *given, "--evaluation-epsilon", "0.5", "--ledger", path, "--dry-run")["ledger"]
     other = taciturn_json("run", *given, "--ledger", path, "--dry-run", "--partition-key", "9")["ledger"]
     assert forecast["used_after"] < other["used_after"]  # with another key both sides are charged for both

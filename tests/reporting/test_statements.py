@@ -50,7 +50,7 @@ def page(out: Path, **changes: Any) -> str:
         ({"algorithm": "erm-objp"}, ["Against: everyone who sees the model, but not the curator",
                                      "(erm-objp: against all but the curator, who holds every record)",
                                      "by the curator, who holds all records", "Against the curator of erm-objp",
-                                     "A central reference is not audited by itself"]),
+                                     "A central reference is not audited itself"]),
         ({}, ["total_records 600 and records_max 600: declared by the parties, not counted", "The 3 parties",
               "A person with several records", "taciturn audit --run"]),
     ],
@@ -62,7 +62,7 @@ def test_it_says_what_holds(tmp_path: Path, changes: dict[str, Any], sentences: 
 
 
 def test_a_reference_without_noise_is_no_part_of_the_guarantee(tmp_path: Path) -> None:
-    """The optimum of a table clips nothing and adds no noise, so nothing is said of how it protects."""
+    """The optimum of a table clips nothing and adds no noise, so the statement does not describe any protection."""
     text = page(tmp_path / "r", total_epsilon="1,inf")
     assert "How: the gradient of every record is clipped" in text
     assert "(optimum)" not in text and "everyone who sees the model, but not the curator" not in text

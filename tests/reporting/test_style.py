@@ -82,7 +82,7 @@ def test_lines_look_different_and_their_names_can_be_read() -> None:
     assert ink("#000000") == (0.0, 0.0, 0.0)
 
 
-def test_an_svg_has_words_for_those_who_do_not_see_it() -> None:
+def test_an_svg_has_a_text_alternative() -> None:
     drawn = Figure(figsize=(1, 1))
     made = to_svg(drawn, "a < b", 'c & "d"')
     assert made.startswith('<svg role="img" ')

@@ -1,4 +1,4 @@
-"""What an agent sends, with and without noise: made again from seeds, held against what the run left."""
+"""What an agent sends, with and without noise: replayed from seeds and compared with the run's files."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_last_upload_is_in_the_checkpoint(run: taciturn.Run) -> None:
         assert api.sent(run.path, run=1, agent=agent, round=4).noisy.tobytes() == kept[p, :, 1].tobytes()
 
 
-def test_a_run_that_goes_on_and_one_that_was_made_elsewhere(run: taciturn.Run, tmp_path: Path) -> None:
+def test_an_unfinished_run_is_replayed_and_a_different_model_is_noticed(run: taciturn.Run, tmp_path: Path) -> None:
     going = tmp_path / "going"
     shutil.copytree(run.path, going)
     (going / "summary.json").unlink()

@@ -151,7 +151,9 @@ def test_an_update_without_noise_stops_it(plan: ReproductionPlan, tmp_path: Path
     assert not folder.traces("objp").exists()
 
 
-def test_a_folder_of_somebody_else_is_not_touched(plan: ReproductionPlan, data_dir: Path, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_reproduction_is_not_touched(
+    plan: ReproductionPlan, data_dir: Path, tmp_path: Path
+) -> None:
     (tmp_path / "thesis.txt").write_text("mine")
     with pytest.raises(InputError, match="is not a reproduction"):
         reproduce(plan, ReproductionFolder(tmp_path), data_dir=str(data_dir))

@@ -302,5 +302,5 @@ def test_notes_say_what_the_numbers_are_not() -> None:
     assert "the numbers are not on the same records" in sentences
     assert "1,000 rounds instead of 20,000: only the ordering of the algorithms is to be compared" in sentences
     assert "the paper's text has a = 1, the figures show the largest" in sentences
-    assert "without noise (∞) the paper does not say" in sentences
+    assert "for its error without noise (∞)" in sentences
     assert all(note in markdown(whole("femnist") | QUICK) for note in notes(whole("femnist") | QUICK))

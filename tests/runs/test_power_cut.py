@@ -98,10 +98,10 @@ class Place:
         )  # fmt: skip
 
     def watch(self, progress: Progress) -> None:
-        """Who looks at the terminal has seen the rounds of an error."""
+        """The rounds of an error are visible on the terminal."""
 
     def seen(self) -> Seen:
-        """The rounds in metrics that anybody can read now; a session is told by the ledger at that moment."""
+        """The rounds in public metrics now; the ledger at that moment says which session they belong to."""
         rows = _rows(self.run.metrics)
         session = max((row["session"] for row in _rows(self.run.ledger) if row["kind"] == "release"), default=0)
         self.shown |= {(session, row["round"]) for row in rows if (1, row["round"]) not in self.shown or session == 1}
@@ -117,7 +117,7 @@ class Place:
         return Counter((row["session"], row["first"]) for row in rows if not row.held_out)
 
     def check(self, image_of: str, seen: Seen) -> None:
-        """Go on from what is on the disk: all that was seen is charged once, and never more than was planned."""
+        """Continue from the disk: everything that was visible is charged once, and never more than planned."""
         shown, ended = seen
         reservations = BudgetLedger.open(self.ledger).state().studies
         assert len(reservations) <= 1
@@ -191,7 +191,7 @@ def test_without_its_fsyncs_it_would_fail(tmp_path: Path, name: str) -> None:
 @pytest.mark.timeout(7200)  # with --all-states
 @pytest.mark.filterwarnings("ignore::taciturn.errors.LedgerWarning")  # a run is not lost where it is not signed
 def test_every_operation_may_fail_once(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """The disk is full, or broken, for a moment: the run stops, and goes on when it is started again."""
+    """The disk is full, or broken, for a moment: the run stops, and continues when it is started again."""
     both = request.config.getoption("all_states")
     step = 1 if both else SPREAD
     with pytest.MonkeyPatch.context() as patch:

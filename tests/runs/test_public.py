@@ -5,7 +5,7 @@ from __future__ import annotations
 from taciturn.runs.folder import public_config
 
 
-def test_of_paths_the_last_part_alone_is_shown() -> None:
+def test_only_the_last_part_of_a_path_is_public() -> None:
     private = {name: f"/home/anna/secret/{name}.x" for name in ("data", "data_dir", "schema", "test", "ledger")}
     config = {**private, "plugins": ["/home/anna/mine.py", "other.py"], "clip": 0.5, "name": "a/b"}
     shown = public_config(config)

@@ -72,7 +72,7 @@ def test_methods_without_exact_noise_are_for_simulations(name: str) -> None:
     ("given", "words"),
     [
         ({"trust": "server"}, "trust is server, but noise is hardened"),
-        ({"total_epsilon": "1,inf"}, "total-epsilon has inf beside a budget"),
+        ({"total_epsilon": "1,inf"}, "total-epsilon lists both inf and a finite budget"),
         ({"backend": "torch"}, "backend is torch, but hardened noise"),
         ({"noise": "hardened", "seed": 1}, "seed is 1, but noise is hardened"),
     ],
@@ -83,7 +83,7 @@ def test_what_only_a_simulation_can_do_asks_for_a_seed(given: dict[str, Any], wo
 
 
 @pytest.mark.parametrize("start", [taciturn.sweep, taciturn.frontier])
-def test_many_runs_on_private_records_need_a_word_on_their_noise(tmp_path: Path, start: Any) -> None:
+def test_many_runs_on_private_records_need_an_explicit_choice_of_noise(tmp_path: Path, start: Any) -> None:
     asked = {**FEW, "total_epsilon": "1,2", "out": tmp_path / "s"} | (
         {"over": {"clip": [1, 2]}} if start is taciturn.sweep else {}
     )
@@ -128,7 +128,7 @@ def test_a_hardened_run_has_no_seed_in_any_file(tmp_path: Path) -> None:
     assert {"config.toml", "model.npz", "report.html"} <= set(with_a_seed(other.path)), "the search finds what is there"
 
 
-def test_a_hardened_run_goes_on_without_a_seed(tmp_path: Path) -> None:
+def test_a_hardened_run_is_resumed_without_a_seed(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         taciturn.run(**(FEW | {"rounds": 6}), out=tmp_path / "r", stop=lambda: True)
     assert not RunFolder.open(tmp_path / "r").finished

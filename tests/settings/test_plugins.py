@@ -57,7 +57,7 @@ def test_a_plugins_algorithm_is_trained_recorded_and_named(tmp_path: Path) -> No
     assert "no algorithm 'twin'" in helpers.refused("run", "--algorithm", "twin", cwd=tmp_path)
 
 
-def test_a_plugin_that_changed_stops_a_run_from_going_on(tmp_path: Path) -> None:
+def test_a_changed_plugin_prevents_resuming(tmp_path: Path) -> None:
     file = plugin(tmp_path, "other")
     rounds = iter(range(2))
     with pytest.raises(Interrupted):
@@ -73,7 +73,7 @@ def test_a_plugin_that_changed_stops_a_run_from_going_on(tmp_path: Path) -> None
     assert "other.py changed after the run began" in helpers.refused("resume", tmp_path / "run")
 
 
-def test_what_is_no_plugin_is_said(tmp_path: Path) -> None:
+def test_files_that_are_not_plugins_are_refused(tmp_path: Path) -> None:
     plugin(tmp_path, "third")
     with pytest.raises(taciturn.InputError, match=r"no plugin .*thirt\.py \(did you mean '.*third\.py'"):
         taciturn.dry_run(plugins=str(tmp_path / "thirt.py"))

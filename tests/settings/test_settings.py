@@ -39,7 +39,7 @@ from taciturn.settings.settings import FIELDS
         ({"adjacency": "replace"}, r"no adjacency 'replace' \(did you mean 'replace-one'\?\)"),
         ({"mechanism": "gausian"}, r"no mechanism 'gausian' \(did you mean 'gaussian'\?\)"),
         ({"noise": "hardend"}, r"no noise 'hardend' \(did you mean 'hardened'\?\)"),
-        ({"noise": "hardened", "total_epsilon": "1,inf"}, "total-epsilon has inf beside a budget"),
+        ({"noise": "hardened", "total_epsilon": "1,inf"}, "total-epsilon lists both inf and a finite budget"),
         ({"noise_multiplier": 9, "total_epsilon": "1,2"}, "noise-multiplier is given"),
         ({"noise": "hardened", "seed": 2}, "seed is 2, but noise is hardened, which has no seed"),
         ({"noise": "hardened", "seeds": 2}, "seeds is 2, but hardened noise has no seeds"),
@@ -82,7 +82,7 @@ from taciturn.settings.settings import FIELDS
         ({"rounds": "1" + "0" * 30}, "it must be a whole number from 1 to 1000000000"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said(given: dict[str, object], sentence: str) -> None:
+def test_invalid_settings_are_refused_with_a_reason(given: dict[str, object], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         resolve(given)
 
@@ -145,7 +145,7 @@ def test_whole_numbers_are_exact() -> None:
     assert resolve({"rounds": 5.0}).rounds == 5
 
 
-def test_an_eta_of_ones_own_is_not_scaled_by_the_preset() -> None:
+def test_a_given_eta_is_not_scaled_by_the_preset() -> None:
     paper = {"mode": "paper"}
     assert resolve(paper | {"eta": 0.5}).eta_scale == 1.0
     assert resolve(paper | {"eta": 0.5, "eta_scale": 3}).eta_scale == 3.0

@@ -12,7 +12,7 @@ from taciturn.training.in_memory import _converged
 from taciturn.training.simulate import Round, SimulationState
 
 
-def test_a_model_rests_when_it_hardly_moves_and_the_agents_agree_on_it() -> None:
+def test_training_has_converged_when_the_model_hardly_changes_and_the_agents_agree() -> None:
     w = np.full((2, 1, 3), 10.0)
     state = SimulationState(1, SumsState(w, w, 2), (Agent(w, w),) * 2, None)
 

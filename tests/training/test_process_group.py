@@ -64,7 +64,7 @@ def test_two_ranks_give_the_numbers_of_one_process(case: tuple[str, str, str, st
         assert np.abs(other - values).max() <= tolerance * scale, key
 
 
-def test_agents_are_dealt_out_evenly_and_in_order() -> None:
+def test_agents_are_partitioned_evenly_and_in_order() -> None:
     for agents in range(1, 20):
         for size in range(1, agents + 1):
             blocks = TorchProcessGroup(None, 0, size).partition(agents)

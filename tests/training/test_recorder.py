@@ -92,7 +92,7 @@ def files_time(folder: RunFolder) -> int:
     return found
 
 
-def test_no_time_of_a_file_tells_how_long_a_stopped_run_took(tmp_path: Path) -> None:
+def test_no_file_time_reveals_how_long_a_stopped_run_took(tmp_path: Path) -> None:
     seen: list[int] = []
     with pytest.raises(Interrupted):
         taciturn.run(**CLINICS, out=str(tmp_path / "r"), watch=lambda p: seen.append(p.t), stop=lambda: max(seen) >= 3)
@@ -127,7 +127,7 @@ def test_nothing_of_a_fresh_round_is_seen_before_it_is_charged(tmp_path: Path, m
 
 
 def test_a_killed_fresh_run_loses_only_rounds_that_nobody_saw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process dies before anything was flushed: nothing is charged, and all rounds are still there to be made."""
+    """The process dies before anything was flushed: nothing is charged, and all rounds are still to be computed."""
     folder = RunFolder(tmp_path / "r")
 
     def dying(progress: Progress) -> None:
@@ -146,7 +146,7 @@ def of_one_agent(folder: RunFolder) -> list[ReleaseEntry]:
 
 
 @pytest.mark.parametrize("noise", ["seeded", "hardened"])
-def test_a_stop_is_charged_kept_and_gone_on_from(tmp_path: Path, noise: str) -> None:
+def test_a_stopped_run_is_charged_saved_and_can_be_resumed(tmp_path: Path, noise: str) -> None:
     folder, seen = RunFolder(tmp_path / "r"), [0]
 
     def stop() -> bool:
@@ -185,7 +185,7 @@ def test_a_seeded_run_killed_between_its_entries_charges_every_round_once(
     assert spans[0] == spans[1]
 
 
-def test_rounds_made_again_and_lost_are_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_and_lost_rounds_are_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An old checkpoint was put back, and a crash comes between the next checkpoint and the ledger."""
     place, reached = tmp_path / "r", [0]
     drawn: list[int] = []

@@ -80,7 +80,7 @@ def test_evaluations_can_be_rare_and_the_last_round_always_counts(tmp_path: Path
     assert [row["round"] for row in run.folder.read_metrics()] == [2, 4, 5]
 
 
-def test_without_a_test_set_there_is_no_error_to_tell(tmp_path: Path) -> None:
+def test_without_a_test_set_there_is_no_test_error(tmp_path: Path) -> None:
     run = train(tmp_path / "r", test_share=0.0)
     assert run.runs[0]["test_error"] is None
     assert run.test_error is None
@@ -154,7 +154,7 @@ def test_auto_uses_public_facts_alone() -> None:
         ({"rho": "dynamic", "rho_c1": 0, "epsilon": "inf"}, "then rho is 0"),
     ],
 )
-def test_impossible_combinations_stop(tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:
+def test_impossible_combinations_are_refused(tmp_path: Path, changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(TaciturnError, match=sentence):
         train(tmp_path / "r", **changes)
 

@@ -276,7 +276,7 @@ def test_tf32_is_another_product() -> None:
     assert worst[False] < 1e-6 < worst[True] < 2e-3
 
 
-def test_what_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_torch_or_devices_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     check_device("cpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(InputError, match="device is cuda, but torch finds no CUDA device"):

@@ -1,4 +1,4 @@
-"""Trust models: how much noise everybody adds, what is planned and refused, and what anybody may see of a run."""
+"""Trust models: how much noise each agent adds, what is planned and refused, and what is public in a run."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_plan_is_that_of_one_release_of_the_sum_a_round(name: str, trust: st
     )
 
 
-def test_the_planner_feels_the_shares() -> None:
+def test_the_planner_accounts_for_shares() -> None:
     """The noise of the mean is sqrt(P) share sigma / I: less of it makes a longer path and a better verdict."""
     many = {"agents": 10, "total_records": 10_000, "rounds": 300, "algorithm": "dpgd"}
     apart, together = (taciturn.plan(**(DEALT | many | trust)) for trust in ({}, SUM))
@@ -91,7 +91,7 @@ def test_the_planner_feels_the_shares() -> None:
 
 
 @pytest.mark.parametrize("rounds", [1, 7, 300])
-def test_dpgd_goes_the_same_way_as_objp(rounds: int) -> None:
+def test_dpgd_covers_the_distance_of_objp(rounds: int) -> None:
     explicit, implicit = (planned(algorithm=name, rounds=rounds).parts[0] for name in ("dpgd", "objp"))
     eta, rho = (
         [float(schedule(t)[0, 0]) for t in range(1, rounds + 1)] for schedule in (implicit.eta, implicit.algorithm.rho)
@@ -153,7 +153,7 @@ def test_without_colluders_the_parties_themselves_are_not_covered() -> None:
 
 
 @pytest.mark.parametrize(("trust", "words"), [({}, "is the sum"), (SUM, "in one sum"), (SERVER, "in one sum")])
-def test_of_whom_several_parties_know_one_thing_is_said(trust: dict[str, Any], words: str) -> None:
+def test_people_known_to_several_parties_are_mentioned(trust: dict[str, Any], words: str) -> None:
     text = said("patient", **trust)
     assert text.count("People with records at several parties") == 1 and words in text
     assert "the feature map fourier, which" in text
@@ -163,7 +163,7 @@ def test_of_whom_several_parties_know_one_thing_is_said(trust: dict[str, Any], w
 
 
 class Shifted(SeededNoise):
-    """The same noise in the sum; what two agents send lies elsewhere."""
+    """The same noise in the sum, but two agents send other values."""
 
     by = 0.0
 
@@ -237,7 +237,7 @@ def differing(first: RunFolder, second: RunFolder) -> list[str]:
         ("server", []),
     ],
 )
-def test_of_a_sum_nothing_public_depends_on_what_single_agents_sent(
+def test_public_files_of_a_secure_sum_do_not_depend_on_single_uploads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trust: str, telling: list[str]
 ) -> None:
     """Two runs whose sums are the same and whose uploads are far apart."""

@@ -242,7 +242,7 @@ class Additive(GradientAtModel, AveragingServer):
             return self.release(0, counting, at, shard.unweighted, noise)
         statistics = self._statistics(t, w, agent)
         if not statistics.any():
-            raise MissedRound(f"round {self.counting + 1} was missed here, in which the columns' counts were sent")
+            raise MissedRound(f"this agent missed round {self.counting + 1}, in which the columns' counts were sent")
         return self.release(0, self.problem, at, self._recoded(shard, statistics), noise)
 
     def local_step(self, t: int, w: Array, agent: Agent, noisy: Array) -> tuple[Agent, Upload]:
@@ -371,7 +371,7 @@ def _build(config: AlgorithmConfig) -> Additive:
     if not isinstance(config.problem.feasible, Unconstrained):
         raise InputError("additive needs set all: its parameters belong to coordinates, not to features")
     if len(config.epsilon) != 1:
-        raise ValueError("every run of additive has coordinates of its own, so it is a batch of its own")
+        raise ValueError("every run of additive has its own coordinates, so runs cannot share a batch")
     return Additive.from_config(config)
 
 

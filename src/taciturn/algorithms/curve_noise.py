@@ -4,7 +4,7 @@ A curve is A W: the coordinates A of a column's levels, which follow from the no
 noisy gradient descent found. Two kinds of noise are in it.
 
 - The noise of the gradients. In W every round adds -a_t xi_t, which momentum then repeats. The records pull W back
-  towards their optimum, by an amount that depends on how the columns are correlated, which no release tells. So the
+  towards their optimum, by an amount that depends on how the columns are correlated, which no release reveals. So the
   pull is left out: what remains is the variance of a random walk. To first order, and for steps short enough to be
   stable, no table gives a larger one.
 - The noise of the counts. It changes A, and so how far descent gets in a given number of rounds. The counts are drawn
@@ -37,7 +37,7 @@ class CurveNoise(NamedTuple):
 
 @runtime_checkable
 class KnownCurveNoise(Protocol):
-    """A method that can tell how much noise is in the curves of its model."""
+    """A method that can compute how much noise is in the curves of its model."""
 
     def curve_noise(
         self,

@@ -41,7 +41,7 @@ def _fedprox(c: AlgorithmConfig) -> FedAvg:
 
 
 FEDAVG = AlgorithmSpec(
-    "federated averaging: every agent trains by itself from the common model, and the mean goes round, no noise",
+    "federated averaging: every agent trains locally from the common model; the server broadcasts the mean; no noise",
     "z ← Proj_W(z − η f'(z)),  E times from z = w;  w⁺ = mean of z",
     _fedavg,
     local_updates=10,
@@ -53,7 +53,7 @@ FEDAVG = AlgorithmSpec(
 )
 FEDPROX = replace(
     FEDAVG,
-    summary="federated averaging with a pull towards the common model in every agent's objective, no noise",
+    summary="federated averaging with a proximal term towards the common model in every agent's objective; no noise",
     equation="z ← Proj_W((ρw − f'(z) + z/η) / (ρ + 1/η)),  E times from z = w;  w⁺ = mean of z",
     build=_fedprox,
     reference="Li et al., MLSys 2020",

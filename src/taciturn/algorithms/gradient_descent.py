@@ -48,7 +48,7 @@ class DpGd(GradientAtModel, AveragingServer):
 
 
 DPGD = AlgorithmSpec(
-    "noisy gradient descent: one step from the common model at every agent, and the mean goes round",
+    "noisy gradient descent: every agent takes one step from the common model, and the server broadcasts the mean",
     "z = Proj_W(w − η (f'(w) + ξ));  w⁺ = mean of z",
     DpGd.from_config,
     modes=("certified",),

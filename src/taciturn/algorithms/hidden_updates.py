@@ -105,13 +105,13 @@ def _build(config: AlgorithmConfig) -> LastIterate:
 
 
 HIDDEN = AlgorithmSpec(
-    "several noisy local updates a round of which only the last iterate is seen, at little more than one's price",
+    "several noisy local updates a round; only the last iterate is sent, and it costs little more than one update",
     "z⁺ = Proj_W((ρw + λ − f'(z) − ξ + z/η) / (ρ + 1/η)),  E times; the last is sent,  ξ ~ N(0, σ²),  ηL ≤ 2",
     _build,
     local_updates=10,
     modes=("certified",),
     guarantee="approximate, in total; a round is charged as docs/explanation/hidden-state.md proves",
-    reference="Taciturn's own, by Bok, Su and Altschuler, ICML 2024",
+    reference="Taciturn's own, after Bok, Su and Altschuler, ICML 2024",
     privacy_cost=per_hidden_round_cost,
     noise_on="hidden",
     scales_records=True,

@@ -127,7 +127,7 @@ OBJW = AlgorithmSpec(
     "z⁺ = Proj_W((ρw + λ − f'(w) − ξ + z/η) / (ρ + 1/η))",
     IadmmAtW.from_config,
     modes=("certified",),
-    reference="Taciturn's own, of Algorithm 1 of the paper",
+    reference="Taciturn's own variant of Algorithm 1 of the paper",
     allows_aggregate_noise=True,
 )
 ALGORITHMS.register("objw")(OBJW)

@@ -147,7 +147,7 @@ def _build(config: AlgorithmConfig) -> OutputPerturbation | CertifiedOutput:
 
 
 OUTP = AlgorithmSpec(
-    "the baseline it is compared with: noise on what is sent (output perturbation, Huang et al.)",
+    "the paper's baseline: noise on what is sent (output perturbation, Huang et al.)",
     "z⁺ = Proj_W((ρw + λ − f'(z) + z/η) / (ρ + 1/η)) + ξ,  ξ ~ N(0, σ²),  σ ∝ 1/(ρ + 1/η)",
     _build,
     modes=("certified", "paper"),

@@ -103,7 +103,7 @@ def _parameters(flat: NDArray[np.float64], shape: tuple[int, ...], code: _Code |
 
 
 def _scaling(code: Coordinates, frequencies: NDArray[np.float64], weight: float) -> Coordinates:
-    """Return factors that make the Hessian of every column by itself about the identity.
+    """Return factors that make the Hessian of each single column about the identity.
 
     The Hessian of a column's parameters is about H = weight B' diag(frequencies) B + ridge, where B has a row for each
     level. With H = L L' the factor is the inverse of L'. Only correlations between columns are left to the solver.

@@ -1,4 +1,4 @@
-"""The distinguishing game: two neighbouring data sets, and a run's algorithm in the adversary's favourite state."""
+"""The distinguishing game: two neighbouring data sets, and a run's algorithm in the worst-case state."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class Claim:
     colluders, missing : int
         Of secure-sum: agents that reveal what they know, and agents that may be missing from the sum.
     agents : int, optional
-        P, if a release is their sum; by default `HONEST` beside those.
+        P, if a release is their sum; by default `HONEST` more than those.
 
     Examples
     --------
@@ -199,7 +199,9 @@ class Claim:
         """
         if self.algorithm in ALGORITHMS and ALGORITHMS[self.algorithm].central:
             twin = self.algorithm.replace("erm", "admm")
-            raise InputError(f"{self.algorithm} has no game of its own; its one step is that of {twin}, audit that")
+            raise InputError(
+                f"{self.algorithm} cannot be audited itself: its single step is the step of {twin}, so audit {twin}"
+            )
         if self.algorithm and self.algorithm not in AUDITED:
             raise unknown_name("algorithm", self.algorithm, AUDITED)
         default = (ALGORITHMS[self.algorithm].local_updates if self.algorithm else None) or 1

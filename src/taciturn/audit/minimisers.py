@@ -15,7 +15,7 @@ NEWTON_STEPS = 20  # before the general solver takes over
 
 
 class SharedSolver(Solver):
-    """Solves one subproblem for all runs, which must have the same."""
+    """Solves the one subproblem that all runs share."""
 
     def __call__(self, rho: Array, w: Array, lam: Array, start: Array, shard: Shard) -> Array:
         """Return the solution, repeated for every run, [J, R, K]."""
@@ -24,7 +24,7 @@ class SharedSolver(Solver):
 
 
 class NewtonSolver(Solver):
-    """Newton's method for all runs at once, to the same tolerance; the general solver takes the runs that it misses."""
+    """Newton's method for all runs at once, to the same tolerance; the general solver handles the rest."""
 
     def __call__(self, rho: Array, w: Array, lam: Array, start: Array, shard: Shard) -> Array:
         """Return the solutions of all runs, [J, R, K]."""

@@ -1,4 +1,4 @@
-"""What an adversary sees and knows in a game, and the scores by which it tells the two data sets apart."""
+"""What an adversary sees and knows in a game, and the scores by which it distinguishes the two data sets."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ NUMBERS = ("rho", "eta", "true pos.", "false pos.", "epsilon >=")
 @click.option("--trust", default="agents", metavar="VALUE", help="agents, secure-sum or server; for dpgd, dpsgd, objw")
 @click.option("--colluders", default=1, metavar="NUMBER", help="secure-sum: agents that reveal what they know")
 @click.option("--missing", default=0, metavar="NUMBER", help="secure-sum: agents that may be missing from the sum")
-@click.option("--agents", type=int, metavar="NUMBER", help="P behind a sum; by default 2 honest ones are in it")
+@click.option("--agents", type=int, metavar="NUMBER", help="P, the agents of a sum; by default 2 honest ones are in it")
 @click.option("--releases", default=200_000, metavar="NUMBER", help="releases from each data set, in every game")
 @click.option("--confidence", default=0.999, metavar="NUMBER", help="confidence of the lower bound")
 @click.option("--seed", type=int, metavar="NUMBER", help="seed, to repeat an audit; by default none")
@@ -137,7 +137,7 @@ def _claim_of(folder: RunFolder, own: Sequence[str]) -> Claim:
 
 
 def _trust_of(folder: RunFolder, settings: Settings) -> dict[str, Any]:
-    """Return the trust model of a run's claim; few honest agents are simulated, as more change nothing."""
+    """Return the trust model of a run's claim; few honest agents are simulated: more make no difference."""
     if settings.trust == AGENTS:
         return {}
     lost = settings.colluders + settings.missing if settings.trust == SECURE_SUM else 0

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 IDENTITY = "coordinator.identity"
 TERMS = click.argument("terms", type=PATH)
-TRUSTED = "whose noise protects: each site's own, or that of a sum whose summands nobody sees"
+TRUSTED = "trust model: every site adds all the noise to its own uploads, or only sums over sites can be read"
 
 
 @click.group(cls=SuggestingGroup)
@@ -175,7 +175,7 @@ def enrol(terms: Path, site: str, identity: str) -> None:
     say(f"{site}: fingerprint {public.fingerprint}")
     left = [name for name in read.sites if name not in read.identities]
     say(
-        f"still without an identity: {', '.join(left)}"
+        f"sites without an identity: {', '.join(left)}"
         if left
         else f"complete; the hash is {group_digits(read.digest)}"
     )
@@ -208,14 +208,14 @@ def terms(terms: Path, as_json: bool) -> None:
     if found["revoked"]:
         shown["revoked"] = f"{len(found['revoked'])} identities"
     missing = ", ".join(found["missing"]) or "the coordinator"
-    shown["hash"] = group_digits(found["hash"]) or f"not final: no identity yet of {missing}"
+    shown["hash"] = group_digits(found["hash"]) or f"not final; missing identities: {missing}"
     print_fields(shown, 14)
 
 
 @federation.command()
 @TERMS
 @click.option("--out", default="kits", type=PATH, help="folder for the kits [default: kits]")
-@click.option("--renew", multiple=True, metavar="NAME", help="make this kit again; the old one becomes invalid")
+@click.option("--renew", multiple=True, metavar="NAME", help="replace this kit; the old one becomes invalid")
 @JSON
 def provision(terms: Path, out: Path, renew: tuple[str, ...], as_json: bool) -> None:
     """Make a start-up kit for the server and every site.
@@ -318,11 +318,11 @@ def evaluate(
     audit: str,
     as_json: bool,
 ) -> None:
-    """Measure the model of a study as it is on the records that the sites hold out, with noise.
+    """Measure the current model of a study, with noise, on the records that the sites hold out.
 
     It waits for the sites, makes one of the evaluations that the terms pay for, and leaves the study as it was:
-    'taciturn federation run' continues it. Stop that command first. A model is evaluated once; asked again, the command
-    shows what was measured. So it does for a study that has ended, whose sites answer no more.
+    'taciturn federation run' continues it. Stop that command first. A model is evaluated once; if you
+    repeat the command, it shows the recorded result. It does the same for a finished study.
 
     \b
     Examples:
@@ -356,10 +356,10 @@ def evaluate(
         print_json({"ended": folder.finished, "paid": schedule.paid, "left": schedule.left, "evaluations": rows})
         return
     if not rows:
-        raise InputError(f"{folder.path} has ended without an evaluation, and its sites answer no more")
+        raise InputError(f"{folder.path} ended without an evaluation; its sites no longer respond")
     print_evaluation(rows[-1], folder.read_start(local=False).data.target.names or ())
     if folder.finished:
-        say("the study has ended: its sites answer no more")
+        say("the study has ended; its sites no longer respond")
     else:
         say(f"{schedule.left} of {schedule.paid} evaluations are left; 'taciturn federation run {terms}' continues")
 
@@ -393,7 +393,7 @@ def serve(run: Path, listen: str, token: str | None) -> None:
 def demo(out: Path | None, rounds: str, calm: bool, trust: str, as_json: bool) -> None:
     """Run a whole federation on this machine: a server and three sites with mutual TLS; a site and the server crash.
 
-    With --trust secure-sum there are five sites: one is killed in its upload, another one before it sends its shares.
+    With --trust secure-sum there are five sites: one is killed during its upload, another before it sends its shares.
     The sites' noise comes from a seed, so that the result can be compared with a simulation, number by number.
 
     \b
@@ -431,7 +431,7 @@ def _print_demo(result: DemoResult) -> None:
     if result.duals_equal is not None:
         fields["duals at both ends"] = "equal" if result.duals_equal else "NOT equal"
     fields["ledgers cover all"] = covered
-    fields["budget"] = f"ε {result.budget_spent:.4g} spent at most by a site, {result.budget_planned:.4g} planned"
+    fields["budget"] = f"ε {result.budget_spent:.4g} spent (maximum over sites), {result.budget_planned:.4g} planned"
     if result.slots_asked:
         fields["slots"] = f"{result.slots_asked} asked, {result.slots_opened} opened"
     for one in result.accidents:

@@ -148,5 +148,5 @@ def answer(words: list[str]) -> str | None:
 
 
 def colored() -> bool:
-    """Return whether stdout is a terminal that shows colours, and nobody set NO_COLOR."""
+    """Return whether stdout is a terminal that shows colours, and NO_COLOR is not set."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -171,7 +171,7 @@ def _draw_effects(folder: RunFolder, run: int, out: Path | None) -> Path:
 def effects(run: Path, column: str | None, run_index: int, as_json: bool) -> None:
     """Explain the model of a table: the effect of every column, with the standard error of the noise.
 
-    The standard errors are those of the privacy noise alone. They say nothing of other records.
+    The standard errors are those of the privacy noise alone. They say nothing about other records.
 
     \b
     Examples:

@@ -238,7 +238,7 @@ def _print_slots(slots: Mapping[str, SlotCounts]) -> None:
         groups.setdefault(counts, []).append(agent)
     for counts, names in groups.items():
         again = counts.slots - counts.rounds
-        repeated = f"; {again} of them because a sum was lost and its round asked again" if again else ""
+        repeated = f"; {again} of them because a sum was lost and its round was retried" if again else ""
         say(f"{_shorten(names)}: charged in {counts.slots} slots of a secure sum, for {counts.rounds} rounds{repeated}")
 
 
@@ -276,8 +276,8 @@ def print_budget(state: BudgetState) -> None:
         sides = (format_epsilon(state.epsilon_of_side(side)) for side in (state.used, state.used_held_out))
         train, held_out = sides
         say(
-            f"of this, records that train have used {train}, and held-out records {held_out}: under the split "
-            f"{state.split[:12]} a record is one of the two; a study with another split is charged to both"
+            f"of this, training records have used {train}, and held-out records {held_out}: under the split "
+            f"{state.split[:12]} every record is one or the other; a study with another split is charged to both"
         )
     if state.further:
         say("created with --further: the same records may have another ledger, and the totals of both add up")

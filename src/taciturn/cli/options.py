@@ -29,7 +29,7 @@ class SuggestingGroup(click.RichGroup):
 
 
 class CommandsByName(MutableMapping[str, click.Command]):
-    """Commands of a group, each of which is imported when it is asked for.
+    """Commands of a group, each imported only when it is used.
 
     Parameters
     ----------

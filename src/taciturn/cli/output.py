@@ -166,7 +166,7 @@ def print_evaluation(row: EvaluationRow, names: Sequence[str]) -> None:
         if table is not None:
             say()
             print_table(table.headings, table.rows)
-    say("± are standard errors: of the noise, and of the choice of the records; squares add up")
+    say("± are standard errors, from the noise and from sampling the records; to combine them, add their squares")
 
 
 def check_new(path: Path | None) -> None:

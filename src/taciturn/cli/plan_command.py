@@ -161,7 +161,7 @@ def _print_evaluations(view: PlanReport) -> None:
     ]
     print_table(("noise by", "with all measures", "this one alone"), rows)
     if facts.classes:
-        say(f"the choice of so many records adds {100 * found.sampling:.2g} points at an error of 5 %")
+        say(f"sampling that many records adds {100 * found.sampling:.2g} points at an error of 5 %")
 
 
 def _count(number: int, noun: str) -> str:

@@ -81,7 +81,7 @@ SUM_SENTENCES: Mapping[str, Callable[[StudyLine], str]] = {
     "epoch lost": lambda line: f"keys for the next sums could not be made: {line['reason']}; trying again",
     "slot lost": lambda line: (
         f"the sum of round {line['round']} was not opened (slot {line['slot']}): {line['reason']}; its uploads stay "
-        "charged, and the round is asked again in another slot"
+        "charged, and the round is retried in another slot"
     ),
     "evaluated": lambda line: line["found"],
     "evaluation lost": lambda line: (

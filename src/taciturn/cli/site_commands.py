@@ -142,8 +142,8 @@ def verify(site: Path, peer: str, fingerprint: str, as_json: bool) -> None:
     """Record that another site's identity in the terms is its own, or list who is verified and who is not.
 
     Call PEER on a number that you know, not one from the terms, and ask for the FINGERPRINT that 'taciturn federation
-    site identity' shows there. In a secure sum a site whose identity is false could read what you send together with
-    the coordinator. A site that you have not verified therefore counts as a colluder, and with more of them than the
+    site identity' shows there. In a secure sum, a site with a false identity and the coordinator could together read
+    what you send. A site that you have not verified therefore counts as a colluder, and with more of them than the
     study allows for, your site refuses it. Without PEER nothing is recorded.
 
     \b
@@ -257,7 +257,7 @@ def status(site: Path, as_json: bool) -> None:
         say(f"{study['experiment'][:8]}  {study['folder']}")
         if study["slot"]:
             lost = study["uploads"] - study["rounds"]
-            say(f"{'':8}  newest slot {study['slot']}; uploads whose round was asked again: {lost}")
+            say(f"{'':8}  newest slot {study['slot']}; uploads whose round was retried: {lost}")
         if study["model"]:
             say(f"{'':8}  model {study['model']}")
 
@@ -341,7 +341,7 @@ def close(experiment: str, site: Path) -> None:
     """
     from taciturn.federation.site_operations import close_study
 
-    say(f"{close_study(site, experiment)} is closed: the site answers nothing more in it")
+    say(f"{close_study(site, experiment)} is closed; the site no longer answers in it")
 
 
 @site.command()

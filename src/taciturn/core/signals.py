@@ -22,7 +22,7 @@ def stop_signals(say: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
     Yields
     ------
     Callable[[], bool]
-        A function that tells whether a stop was requested.
+        A function that returns whether a stop was requested.
 
     Raises
     ------

@@ -151,7 +151,7 @@ class SiteRecords:
             self._read_ledger(name)
 
     def describe_event(self, departure: Departure) -> tuple[str, bool]:
-        """Return what the ledger says about an upload, and whether that is as it must be."""
+        """Return what the ledger says about an upload, and whether that is correct."""
         events = self._events.get(departure.sha256, [])
         missing = departure.kind.startswith(UPLOAD_KINDS) and departure.fate == LEFT and not events
         return ("NOT IN THE LEDGER" if missing else describe_events(events)), not missing
@@ -216,8 +216,8 @@ class SiteMonitor:
             yield Metric(f"taciturn_site_{name}_total", f"{meaning} since the agent started.", values, "counter")
         counts = {f'{site},kind="{kind}"': float(n) for kind, (n, _) in self.records.totals.items()}
         sizes = {f'{site},kind="{kind}"': float(size) for kind, (_, size) in self.records.totals.items()}
-        yield Metric("taciturn_site_departures_total", "Byte strings that left, by kind.", counts, "counter")
-        yield Metric("taciturn_site_departed_bytes_total", "Bytes that left, by kind.", sizes, "counter")
+        yield Metric("taciturn_site_departures_total", "Messages that left, by kind.", counts, "counter")
+        yield Metric("taciturn_site_departed_bytes_total", "Bytes of messages that left, by kind.", sizes, "counter")
         parts = {f'{site},part="{part}"': value for part, value in self._budget().items()}
         yield Metric("taciturn_site_budget_epsilon", "The records' privacy budget over all studies.", parts)
 
@@ -233,7 +233,7 @@ class SiteMonitor:
             "rounds since it started": status["rounds_answered"],
             "messages dropped": status["dropped_messages"],
             "engine restarted": status["engine_restarts"],
-            "left so far": f"{sum(counts):,} byte strings, {format_bytes(sum(sizes))}",
+            "left so far": f"{sum(counts):,} messages, {format_bytes(sum(sizes))}",
             "sent again, not listed": f"{records.repeats:,} times",
         }
         if records.newest_slot:
@@ -366,11 +366,11 @@ def _coordinator_trouble(seen: StatusSnapshot[CoordinatorStatus]) -> str:
 
 def _engine_trouble(status: AgentStatus | CoordinatorStatus) -> str:
     silent = status.heartbeat is not None and time.time() - status.heartbeat > SILENT
-    return "the engine gives no sign of life" if silent else ""
+    return "the engine does not respond" if silent else ""
 
 
 def _format_time(moment: str | None) -> str:
-    """Return a time without its zone, which is that of the machine."""
+    """Return a time without its zone; all times are in the machine's zone."""
     return moment[:19].replace("T", " ") if moment else "–"
 
 

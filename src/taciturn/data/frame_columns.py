@@ -1,6 +1,6 @@
 """Columns of pandas and polars: their kinds, and their cells as numbers or texts. Neither library is imported here.
 
-What a library says of a cell it cannot convert is not passed on: its message may show the cell.
+A library's own error about a cell that it cannot convert is not passed on, because its message may show the cell.
 """
 
 from __future__ import annotations

@@ -137,11 +137,11 @@ class Categorical:
         The category that replaces a missing value; "none": all features are 0, even if a category has that name;
         "indicator": a further feature is 1.
     unknown : str
-        What becomes of a value that is not declared: "missing", or "other", a further feature.
+        How a value that is not declared is treated: as "missing", or as "other", a further feature.
     ordered : bool
         Whether the categories are in a meaningful order, so that neighbours are alike.
     buckets : int
-        For columns with too many values to list: values are hashed into so many features. 0: they are listed.
+        For columns with too many values to list: values are hashed into this many features. 0: they are listed.
     """
 
     name: str
@@ -549,7 +549,9 @@ def _numeric(name: str, section: _Section) -> Numeric:
     with np.errstate(over="ignore"):
         ends = rule.stretched(np.array([low, high]))
     if not 0.0 < ends[1] - ends[0] < math.inf:
-        raise InputError(f'{where} has the bounds [{low!r}, {high!r}], which scale "{scale}" cannot tell apart or hold')
+        raise InputError(
+            f'{where} has the bounds [{low!r}, {high!r}], which are too close or too large for scale "{scale}"'
+        )
     return rule
 
 

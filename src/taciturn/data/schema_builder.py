@@ -26,7 +26,7 @@ UNDECLARED = "not declared"
 
 @dataclass(frozen=True)
 class SchemaBuilder:
-    """A schema in the making: the columns of a frame, and what is declared about them so far.
+    """An unfinished schema: the columns of a frame, and what has been declared about them so far.
 
     Nothing is read from the cells of the frame: bounds, categories and classes are what their owner declares, without
     looking at the records. A column that is neither declared nor dropped makes the schema incomplete, and a run with
@@ -235,7 +235,7 @@ class SchemaBuilder:
         return parse_schema(self.to_toml())
 
     def to_toml(self) -> str:
-        """Return the schema as TOML text; what is missing is said in comments."""
+        """Return the schema as TOML text, with comments for what is missing."""
         label = {
             "classes" if key == "categories" else key: v
             for key, v in self._keys_of(self.label).items()

@@ -82,7 +82,7 @@ def draft_schema(table: Table | str | Path, label: str, agent: str | None = None
         names = tuple(sorted(_distinct(table, agent)))
         remarks[agent] = READ_OFF
         if not names:
-            raise InputError(f"column '{agent}' names no agent: every record needs one")
+            raise InputError(f"column '{agent}' is empty: every record needs an agent")
     left_out = [f"column '{name}' is left out: {remark}" for name, (rule, remark) in drafts.items() if not rule]
     text = dump_schema(Schema(label, target, rules, agent or None, agents=names), remarks, left_out)
     return "\n".join([WARNING, comment('scale: "unit" makes numbers 0..1, "symmetric" makes them -1..1'), text])

@@ -54,7 +54,7 @@ class Spending:
         return {**self.records._asdict(), "runs": self.runs, "epsilon": self.epsilon, "delta": self.delta}
 
     def describe(self) -> str:
-        """Return one or two sentences for a person who is about to start the runs."""
+        """Return one or two sentences to show before the runs start."""
         runs = f"All {self.runs} runs together" if self.runs > 1 else "The one run"
         if self.without_noise:
             cost = f"no finite epsilon ({self.without_noise} of them are without noise)"

@@ -181,7 +181,7 @@ class SiteAgent:
         if begun is not None:
             self._check_resumable(site, begun, ours)
         elif site_session.is_known_to_ledger(site, agreement.terms.name, message.experiment):
-            raise Refused("this study was begun here before, and this site has lost its journal of it")
+            raise Refused("this study was started here before, and this site has lost its journal of it")
         else:
             self._check_new_study(site, ours)
         reserved = begun is not None and site_session.find_reservation(site, begun) is not None
@@ -194,11 +194,11 @@ class SiteAgent:
 
     def _check_resumable(self, site: Site, begun: Experiment, terms: str) -> None:
         if begun.terms != terms:
-            raise Refused("this study was begun here under other terms")
+            raise Refused("this study was started here under other terms")
         if self._has_ended(site, begun):
             raise Refused("this study has ended here")
         if begun.non_private != site_session.non_private_reason(self.seed):
-            raise Refused("this study was begun with the other kind of noise; seeded and hardened noise do not mix")
+            raise Refused("this study was started with the other kind of noise; seeded and hardened noise do not mix")
 
     def _check_new_study(self, site: Site, terms: str) -> None:
         """Raise if the site's policy or the daily limit does not allow another study: each reserves a whole plan."""
@@ -211,7 +211,7 @@ class SiteAgent:
             )
         today = timestamp()[:10]
         if sum(begun.begun[:10] == today for begun in self.journal.experiments()) >= NEW_STUDIES_PER_DAY:
-            raise Refused(f"{NEW_STUDIES_PER_DAY} studies were begun here today; that is the daily limit")
+            raise Refused(f"{NEW_STUDIES_PER_DAY} studies were started here today; that is the daily limit")
 
     def _has_ended(self, site: Site, begun: Experiment) -> bool:
         return begun.closed is not None or site_session.close_if_settled(site, self.journal, begun)

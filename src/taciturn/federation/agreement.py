@@ -182,7 +182,7 @@ class StudyLoader:
     _dataset: Dataset | None = None
 
     def agreement(self, site: Site) -> Agreement:
-        """Return the study of the site's own copy of the terms, as it is now."""
+        """Return the agreement from the site's own copy of the terms; changed files are read again."""
         terms = read_terms(site.study)
         key = (site, terms, terms.digest, *_file_versions(site))
         if self._agreement is None or key != self._key:

@@ -181,11 +181,11 @@ class Coordinator(ABC):
 
     @abstractmethod
     def _measured(self) -> dict[str, Array]:
-        """Return what tells the noise in the curves of an additive model; nothing for other models."""
+        """Return statistics for estimating the noise in an additive model's curves; empty for other models."""
 
     @property
     def _fate_of_excluded(self) -> str:
-        """What became of the uploads of sites that were left out, in words."""
+        """What happens to the uploads of sites that are left out, in words."""
         return "their uploads are no longer part of the model"
 
     @property

@@ -73,7 +73,7 @@ def open_study(terms: Terms, path: Path, without: Sequence[str] = ()) -> Coordin
     folder.check_home_machine()
     begun = folder.read_json(STUDY_FILE)
     if begun["terms"] != terms.digest:
-        raise InputError(f"{path} was begun under other terms than those in {terms.path}; choose another --out")
+        raise InputError(f"{path} was started under other terms than those in {terms.path}; choose another --out")
     before = begun.get("without", [])
     new = [site for site in dict.fromkeys(without) if site not in before]
     _check_exclusions(terms, folder, [*before, *new], bool(new))
@@ -98,7 +98,7 @@ def _check_exclusions(terms: Terms, folder: RunFolder, sites: Sequence[str], new
     if left < terms.quorum:
         summed = terms.settings.trust == SECURE_SUM
         choices = (
-            "the noise of this secure sum is for no fewer, so leave fewer sites out or agree on a new study"
+            "a smaller sum would have too little noise, so leave fewer sites out or agree on a new study"
             if summed
             else f"lower it in [running] of {terms.path}, or leave fewer sites out"
         )
@@ -353,7 +353,7 @@ def check_can_evaluate(coordinator: Coordinator) -> None:
         raise InputError(f"{coordinator.folder.path} has no finished round yet, so there is no model to evaluate")
     if schedule.left < 1 and not coordinator.evaluation_begun:
         raise InputError(
-            f"the terms pay for {schedule.paid} evaluations, and all of them are spent: the sites answer no other one"
+            f"the terms pay for {schedule.paid} evaluations, and all of them are spent: the sites answer no others"
         )
 
 

@@ -54,7 +54,7 @@ class KilledSite(NamedTuple):
 
 
 class Accident(NamedTuple):
-    """What became of a slot in which a site was killed."""
+    """The outcome of a slot in which a site was killed."""
 
     site: str
     when: str
@@ -251,7 +251,7 @@ def _measured(folder: RunFolder) -> str:
 
 
 def _accidents(demo: LocalFederation, killed: Sequence[KilledSite]) -> tuple[Accident, ...]:
-    """Return what became of the slots in which sites were killed."""
+    """Return the outcomes of the slots in which sites were killed."""
     opened = {line.slot: line.answered for line in read_rounds(RunFolder.open(demo.run))}
     return tuple(
         Accident(*one, charged=one.slot in demo.charges(one.site), in_the_sum=one.site in opened.get(one.slot, []))

@@ -33,7 +33,7 @@ from taciturn.settings.checks import COLLUDERS
 LEDGER_FILE, IDENTITY_FILE, TERMS_FILE = "records.ledger", "identity.key", "federation.toml"
 TABLE_METHOD = """\
 algorithm = "additive"   # noisy counts of every column first, then one noisy gradient per round
-features = "bins"        # every column has levels of its own, by the schema alone: the model is a curve per column"""
+features = "bins"        # the model has one curve per column, with levels from the schema alone"""
 PUBLISHED_METHOD = """\
 algorithm = "objp"       # one noisy local update per round; objpm takes several (local_updates)
 # features = "pixels"    # a public feature map, the same at every site ('taciturn data maps')"""

@@ -60,7 +60,7 @@ class PublicIdentity:
 
     def __post_init__(self) -> None:
         if not _are_sound(self.signing.raw, self.sealing):
-            raise InputError(f"the identity {self.fingerprint} has a key that protects nothing: ask for another one")
+            raise InputError(f"the identity {self.fingerprint} has a weak key that protects nothing: replace it")
         if not self.signing.verify(KEY_DOMAIN + self.sealing, self.signature):
             raise InputError(f"the two keys of the identity {self.fingerprint} do not belong together")
 

@@ -141,7 +141,7 @@ class RoundRecord(NamedTuple):
 
 
 class EvaluationRecord(NamedTuple):
-    """An evaluation that this site has answered with noise of its own."""
+    """An evaluation that this site has answered with its own noise added."""
 
     round: int
     w: str  # SHA-256 of the model
@@ -284,7 +284,7 @@ class Journal:
         self.database.truncate_log()
 
     def mark_broken(self, name: str) -> None:
-        """Record a privacy violation in a study: this process and later ones answer nothing more in it."""
+        """Record a privacy violation in a study: no process answers in it any longer."""
         with self.exclusive():
             self._execute("update experiments set broken = ? where id = ? and broken is null", timestamp(), name)
             self.strike_out_sums(name)
@@ -312,7 +312,7 @@ class Journal:
             yield Charge(f"{epoch}/{slot}", json.loads(events))
 
     def evaluations(self, name: str) -> list[EvaluationRecord]:
-        """Return the evaluations that this site has answered in a study with noise of its own, in order."""
+        """Return the evaluations that this site has answered in a study with its own noise, in order."""
         query = "select round, w, events, upload from evaluations where experiment = ? order by round"
         rows = self._execute(query, name).fetchall()
         return [EvaluationRecord(number, w, json.loads(events), upload) for number, w, events, upload in rows]
@@ -487,7 +487,7 @@ class Journal:
                 self._count_repeats(self._full_day, more=count)
 
     def settle_departure(self, sha256: str, fate: str) -> None:
-        """Record what became of pending bytes. If that cannot be written, they count as left.
+        """Record whether pending bytes left. If that cannot be written, they count as left.
 
         Parameters
         ----------

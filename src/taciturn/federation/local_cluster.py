@@ -110,7 +110,7 @@ def _evaluated_again(
     held_out: Sequence[Shard],
     noise: Callable[[int, int, str | None], SeededNoise],
 ) -> EvaluationRow:
-    """Return an evaluation made again by the sites that are recorded, with their noise."""
+    """Return an evaluation repeated by the recorded sites, with the same noise."""
     measure = agreement.measure
     if measure is None or row.quality is None:
         return row

@@ -58,7 +58,7 @@ class SumRoundRequest(NamedTuple):
 
 
 class MeasureRequest(NamedTuple):
-    """The question of an evaluation whose answers have noise of their own; a secure sum has `SumRoundRequest`."""
+    """The question of an evaluation in which every site adds all the noise; a secure sum has `SumRoundRequest`."""
 
     experiment: str
     round: int  # after which the model was computed

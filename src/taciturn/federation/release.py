@@ -42,7 +42,7 @@ class ReleaseGate:
     _charged: dict[str, ChargedUploads] = field(default_factory=dict)
 
     def check(self, site: Site, data: bytes) -> Reply:
-        """Return the message if its bytes may leave, and record in the journal what became of them.
+        """Return the message if its bytes may leave, and record the outcome in the journal.
 
         Bytes that pass are marked as left after the check. If the process dies before that, they count as left.
 

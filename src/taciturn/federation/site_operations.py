@@ -127,7 +127,7 @@ def describe_barriers(site: Site, loader: StudyLoader) -> str:
     trial.require()
     shut = ", ".join(barrier.name for barrier in trial.barriers if barrier.holds)
     open_ = ", ".join(barrier.name for barrier in trial.barriers if not barrier.holds)
-    parts = [f"confined; tried from inside, shut: {shut}"]
+    parts = [f"confined; a probe could not break: {shut}"]
     parts += [f"OPEN: {open_}"] if open_ else []
     return "; ".join([*parts, *trial.missing.values()])
 

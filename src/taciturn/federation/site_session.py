@@ -80,7 +80,9 @@ class SiteSession:
         plan = self.agreement.plan
         measured = plan.evaluation.events if plan.evaluation else {}
         if self.ledger.planned != of_side(plan.events, False) + of_side(measured, True):
-            raise Refused("this study began with another plan than this version of Taciturn computes; it cannot go on")
+            raise Refused(
+                "this study began with another plan than this version of Taciturn computes; it cannot continue"
+            )
 
     @property
     def _round_cost(self) -> EventsOfSides:
@@ -168,7 +170,7 @@ class SiteSession:
             self.ledger.check_not_overdrawn()
 
     def _announce_noise(self) -> None:
-        """Write to the budget ledger that noise is drawn, before it is."""
+        """Write to the budget ledger that noise is about to be drawn."""
         if not self.noise_announced:
             self.hold.write_folder(self.folder.path.resolve())
             BudgetLedger.open(self.site.ledger).start(self.experiment.reservation)

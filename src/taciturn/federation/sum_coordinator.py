@@ -100,7 +100,7 @@ class SumCoordinator(Coordinator):
 
     @property
     def quorum(self) -> int:
-        """The fewest sites of a sum; 1 after the end, when sites are only told about it."""
+        """The minimum number of sites in a sum; 1 after the end, when sites are only notified of it."""
         return 1 if self.is_complete else self.sums.parameters.quorum
 
     @property
@@ -437,7 +437,7 @@ class SumCoordinator(Coordinator):
         return tuple(self.agreement.terms.sites.values())
 
     def _measured(self) -> dict[str, Array]:
-        """Return what tells the noise in the curves of an additive model; nothing for other models."""
+        """Return statistics for estimating the noise in an additive model's curves; empty for other models."""
         statistics = self.state.server.statistics
         if statistics is None:
             return {}

@@ -341,7 +341,9 @@ def _check_split(file: Path, section: Mapping[str, object]) -> None:
     """Raise if records would be partitioned or held out to no purpose."""
     for key in FOR_PUBLISHED:
         if key in section and "schema" in section and not (key == "partition_key" and "test_share" in section):
-            raise InputError(f"{file}: [study] {key} is for a published data set; a site's table is all its own")
+            raise InputError(
+                f"{file}: [study] {key} is for a published data set; all rows of a site's table belong to the site"
+            )
     if section.get("test_share") and not section.get("evaluations"):
         raise InputError(
             f"{file}: [study] test_share is {shown(section['test_share'])}, but evaluations is 0: records that are "

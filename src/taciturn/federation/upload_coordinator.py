@@ -26,7 +26,7 @@ from taciturn.objectives.clipping import admissible
 from taciturn.runs.folder import append_lines
 from taciturn.types import Array
 
-EVALUATION_TRIES = 3  # attempts at an evaluation with a quorum of answers, before training goes on without it
+EVALUATION_TRIES = 3  # attempts at an evaluation with a quorum of answers, before training continues without it
 
 
 @dataclass
@@ -129,7 +129,7 @@ class UploadCoordinator(Coordinator):
         return continuing
 
     def _run_evaluation(self, exchange: Exchange, ready: list[str]) -> list[str]:
-        """Ask the ready sites for their measures of the model; with too few answers, again, but not for ever."""
+        """Ask the ready sites for their measures of the model; with too few answers, retry a few times."""
         t, measure = self.state.round, self.agreement.measure
         if measure is None:
             raise TypeError("a study without evaluations asks for none")
@@ -237,7 +237,7 @@ class UploadCoordinator(Coordinator):
         return uploads, continuing, rejected
 
     def _measured(self) -> dict[str, Array]:
-        """Return what tells the noise in the curves of an additive model; nothing for other models."""
+        """Return statistics for estimating the noise in an additive model's curves; empty for other models."""
         statistics = self.state.server.statistics
         if statistics is None:
             return {}

@@ -105,7 +105,7 @@ class UploadSession(SiteSession):
         try:
             step = self.agreement.algorithm.agent_step(t, message.w, agent, self.shard, self._noise(t))
         except MissedRound as missed:
-            raise Refused(f"this site cannot answer any more in this study: {missed}") from missed
+            raise Refused(f"this site can no longer answer in this study: {missed}") from missed
         self._check_events(step.events, self._round_cost)
         data = wire.encode(Answer(name, self.site.name, t, step.upload.z))
         entries, finite = self._entries(step.events, t, wire.digest(data)), bool(np.isfinite(step.upload.z).all())

@@ -1,4 +1,4 @@
-"""What a model is measured by on held-out records: whole numbers whose sum over records is released with noise.
+"""Measures of a model on held-out records: whole numbers whose sum over records is released with noise.
 
 A record adds a vector of parts. With classes these are right or wrong, the log loss, and histograms; with numbers a
 count, the two errors, and moments of the label. A part has a weight: its length is at most that many units. A unit is

@@ -345,7 +345,7 @@ def _gradient_event(plan: RunPlan, public: PublicParameters) -> Event:
 
 
 def check_guarantee(settings: Settings, facts: Facts, problem: Problem, name: str) -> None:
-    """Raise InputError if the settings leave what a method's guarantee covers.
+    """Raise InputError if a method's guarantee does not cover the settings.
 
     Parameters
     ----------

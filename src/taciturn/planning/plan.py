@@ -207,7 +207,7 @@ def noise_meaning(settings: Settings) -> str:
     if min(settings.total_epsilon) == math.inf:
         return "no noise: it protects nobody"
     if settings.noise == HARDENED:
-        return "noise from the operating system (hardened): it protects, and nobody can draw it again"
+        return "noise from the operating system (hardened): it protects, and cannot be drawn again"
     return f"noise from seed {settings.seed} (seeded): a simulation, which protects nobody"
 
 

@@ -130,7 +130,7 @@ def plan_report(settings: Settings) -> PlanReport:
     """
     study = plan_study(settings)
     if len(settings.total_epsilon) > 1:
-        raise InputError("a plan is for one total-epsilon; it shows others for comparison")
+        raise InputError("a plan needs exactly one total-epsilon; it shows other values for comparison")
     if len(settings.algorithm) > 1:
         raise InputError(
             f"a plan is for one algorithm, and there are {len(settings.algorithm)}; use --dry-run for all of them"

@@ -125,7 +125,7 @@ class Hidden:
 class Sampled:
     """The clipped gradient of a Poisson sample with Gaussian noise.
 
-    It is valid for adding or removing one record, and for a sample that is drawn anew for every release and kept
+    It is valid for adding or removing one record, and for a sample that is drawn again for every release and kept
     secret.
 
     Parameters

@@ -97,7 +97,7 @@ class TransferRequest(NamedTuple):
         """Raise ValueError unless every field has its form and the key that it names signed the request."""
         _check_fields(self._asdict())
         if not PublicKey(bytes.fromhex(self.key)).verify(self.message, bytes.fromhex(self.signature)):
-            raise ValueError("the signature is false")
+            raise ValueError("the signature is invalid")
 
 
 def read_request(path: Path) -> TransferRequest:
@@ -185,7 +185,7 @@ def check_hand_over(path: Path, ledger: str, row: Mapping[str, Any], hashes: Seq
     InputError
         If the line is not a hand-over, or is one to another machine or by another key.
     CorruptFile, LedgerTampered
-        If the hand-over is damaged or its signature is false.
+        If the hand-over is damaged or its signature is invalid.
     """
     if row["kind"] != "handed-over":
         raise InputError(

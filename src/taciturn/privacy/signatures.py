@@ -415,7 +415,7 @@ class Signable:
                 return each
         (last, signer, _), valid_last = found[-1], found[-1] in valid
         if not valid:
-            raise LedgerTampered(f"{path}: the {role}'s signature is false; key {signer.id} did not sign this")
+            raise LedgerTampered(f"{path}: the {role}'s signature is invalid: key {signer.id} did not sign this")
         if valid_last and last.lines < count and hashes[last.lines] == last.head:
             raise InputError(
                 f"{path} has grown since the {role} signed it: key {signer.id} signed {last.lines} lines, and "

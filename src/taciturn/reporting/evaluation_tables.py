@@ -14,7 +14,7 @@ REACH = 1.96  # standard errors on either side: 95 %
 HEADINGS = ("", "estimate", "± noise", "± sampling", "baseline")
 ABOUT = (
     "Measured on records that were held out by a public rule and never train, from sums with noise. The two ± are "
-    "standard errors: of the noise, and of the choice of the records; add their squares for the error of both."
+    "standard errors, from the noise and from sampling the records; to combine them, add their squares."
 )
 
 

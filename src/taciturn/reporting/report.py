@@ -116,7 +116,7 @@ def _render(folder: RunFolder, ledger: RunLedger, effects: list[tuple[str, str]]
 
 
 def _picture(draw: Callable[[], Figure], title: str, words: str) -> str:
-    """Return a figure as part of the page, with words for those who do not see it."""
+    """Return a figure as part of the page, with a text alternative."""
     from taciturn.reporting.figures.style import to_svg
 
     return to_svg(draw(), title, words)
@@ -203,7 +203,7 @@ def _audits(folder: RunFolder) -> list[Any]:
 def _evidence(folder: RunFolder, ledger: str, federated: bool) -> list[str]:
     """Return where the run's cost was charged, and who signed its ledger; the page itself proves neither."""
     started = folder.read_start(local=False)
-    charged = "Not charged to a budget ledger: what other studies spend on these records comes on top."
+    charged = "Not charged to a budget ledger: the cost of other studies on these records is additional."
     if ledger:
         charged = f"Charged to the budget ledger {Path(ledger).name}, as reservation {started.reservation}."
     signed = Signable(folder.chain, "run", started.id or "", "").final_signatures()

@@ -140,7 +140,7 @@ def headline(totals: PrivacyTotals) -> str:
         conditions += " (an epsilon above 10 protects little in practice)"
     if central := [name for name in totals.central if name in _protecting(totals)]:
         conditions += f" ({', '.join(central)}: against all but the curator, who holds every record)"
-    each = " in each run by itself" if len(totals.runs) > 1 else ""
+    each = " in each run separately" if len(totals.runs) > 1 else ""
     unit = _unit_words(totals.unit)
     promise = f"with total epsilon {shown} at delta {totals.delta:g}{each}{conditions}"
     if totals.noise == "hardened":
@@ -270,7 +270,7 @@ def _evaluations(totals: PrivacyTotals, adjacency: str, unit: str) -> list[str]:
         apart = f"A {unit} that is replaced may change sides, so what the two sides spent is added up"
     return [
         f"Held-out records: {times} the model was measured on them, in one vector of counts and clipped losses with "
-        f"discrete Gaussian noise of its own. Which are held out depends on each {unit} by itself and a key. {apart}."
+        f"discrete Gaussian noise of its own. Whether a {unit} is held out depends only on it and a key. {apart}."
     ]
 
 
@@ -387,7 +387,7 @@ def _together(totals: PrivacyTotals) -> str:
     if count < 2:
         return ""
     cost = "infinite" if math.isinf(total) else f"{total:.4g} at delta {totals.delta:g}"
-    return f"The figures hold for each run by itself; the total epsilon for an observer of all {count} runs is {cost}."
+    return f"The figures hold for each run separately; the total epsilon for an observer of all {count} runs is {cost}."
 
 
 def _unprotected(study: StudyHeader, totals: PrivacyTotals) -> list[str]:
@@ -418,7 +418,7 @@ def _unprotected(study: StudyHeader, totals: PrivacyTotals) -> list[str]:
         )
     if by_record:
         lines.append(
-            "A person with several records: each record is protected by itself, all of them together are not. "
+            "A person with several records: each record is protected separately, but not all of them together. "
             "A unit column in the schema protects persons."
         )
     elif not totals.noise_on_sum:
@@ -427,7 +427,7 @@ def _unprotected(study: StudyHeader, totals: PrivacyTotals) -> list[str]:
             "the sum."
         )
     lines += [
-        "What is true of the population: a model is made to learn that, and it may be unwelcome news about a person.",
+        "Facts about the population: a model is made to learn them, and they may be unwelcome news about a person.",
         "That a party takes part, and the public facts above.",
         "Which party holds which record: that is taken as given, except where a private table is partitioned among "
         "simulated parties. There it follows from each record and a key, and adding or removing a record changes the "

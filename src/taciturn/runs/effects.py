@@ -205,7 +205,7 @@ def _column(
 
 
 def _even_shares(rule: Numeric | Categorical) -> NDArray[np.float64]:
-    """Return shares by which every part of a column's range counts alike; they depend on no record."""
+    """Return shares that give every part of a column's range equal weight; they depend on no record."""
     if isinstance(rule, Categorical):
         return np.full(len(rule.values), 1.0 / len(rule.values))
     shares = np.zeros(len(KNOTS) + len(rule.features) - 1)

@@ -241,7 +241,7 @@ class RunFolder:
             )
         if not self.on_home_machine:
             raise InputError(
-                f"{self.path} was begun on another machine: it can be continued only there, where the head of its "
+                f"{self.path} was started on another machine: it can be continued only there, where the head of its "
                 "ledger is stored"
             )
 

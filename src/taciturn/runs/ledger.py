@@ -205,7 +205,7 @@ class RunLedger(Sequence[LedgerEntry]):
         return {agent: SlotCounts(len(slots), len(rounds[agent])) for agent, slots in charged.items()}
 
     def cost(self) -> StudyCost:
-        """Return what training records cost a budget ledger: the sum over runs of the agent that spent most."""
+        """Return the charge to a budget ledger for training records: each run's costliest agent, summed over runs."""
         return _largest_cost(self.events)
 
     def held_out_cost(self) -> StudyCost:

@@ -213,10 +213,10 @@ def _log_loss(sums: NoisySums, n: float, cells: _Cells) -> Estimate:
 
 
 def _loss_variance(layout: MeasureLayout, cells: _Cells, mean: float) -> float:
-    """Return about the variance of a record's log loss, from the bins; at most what can be true of several classes.
+    """Return an estimate of the variance of a record's log loss from the bins; with several classes, an upper bound.
 
-    A hit's loss is that of its bin. With two classes a miss's is too; with more, the mean over the misses follows from
-    the total, and the variance of a number within known ends and of known mean is at most (mean - low) (high - mean).
+    The loss of a hit is known from its bin. With two classes this is true of a miss too; with more, the mean over the
+    misses follows from the total, and a number in [low, high] has variance at most (mean - low) (high - mean).
     """
     middles = _middles(layout)
     hits, misses = np.maximum(cells.hits, 0.0), np.maximum(cells.misses, 0.0)

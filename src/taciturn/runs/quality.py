@@ -57,7 +57,7 @@ class ClassificationScores(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassScores(Record):
-    """How well one class is told from the others."""
+    """How well one class is distinguished from the others."""
 
     records: int
     precision: float | None

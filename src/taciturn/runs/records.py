@@ -124,7 +124,7 @@ class RunLabel(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class MethodFacts(Record):
-    """What statements and figures must know of an algorithm, as it was when the run began."""
+    """The facts about an algorithm that statements and figures need, as they were when the run began."""
 
     noise_on: str  # gradients, hidden, uploads, samples or objectives
     scales_records: bool = field(metadata={"key": "bounded"})  # else the gradient of every record is clipped

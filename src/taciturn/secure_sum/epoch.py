@@ -193,7 +193,7 @@ class EpochRules:
         """
         roll, directory = Roll.from_bytes(data), state.directory
         if (roll.epoch, roll.sites) != (directory.epoch, directory.sites):
-            raise SumRefused("this roll is not of the cohort of this epoch")
+            raise SumRefused("this roll belongs to a different epoch or a different set of sites")
         self.check_roll(directory, signatures_of(roll.sites, roll.signatures))
         return BegunEpoch(directory, state.secrets, state.shares)
 

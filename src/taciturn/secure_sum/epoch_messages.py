@@ -78,7 +78,7 @@ class Directory(SumMessage):
 
     def __post_init__(self) -> None:
         self.require(1 <= self.slots <= SLOTS_LIMIT, f"an epoch has 1 to {SLOTS_LIMIT} slots")
-        self.require(is_increasing(self.sites), "the sites of a cohort must increase")
+        self.require(is_increasing(self.sites), "the sites of a cohort must be in increasing order")
         self.require(len(self.entries) == self._size * len(self.sites), "every site has one announcement")
 
     @classmethod
@@ -176,7 +176,7 @@ class Roll(SumMessage):
     signatures: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        self.require(is_increasing(self.sites), "the sites of a cohort must increase")
+        self.require(is_increasing(self.sites), "the sites of a cohort must be in increasing order")
         self.require(len(self.signatures) == SIGNATURE_BYTES * len(self.sites), "every site has one signature")
 
 
@@ -197,5 +197,5 @@ def box_statement(study: SumStudy, epoch: int, directory: bytes, sender: int, re
 
 def _check_boxes(message: Deal | BoxDelivery, sites: tuple[int, ...], boxes: bytes, slots: int) -> None:
     message.require(1 <= slots <= SLOTS_LIMIT, f"an epoch has 1 to {SLOTS_LIMIT} slots")
-    message.require(is_increasing(sites) and message.site not in sites, "the other sites must increase")
+    message.require(is_increasing(sites) and message.site not in sites, "the other sites must be in increasing order")
     message.require(len(boxes) == box_size(slots) * len(sites), "every other site has one box of the right size")

@@ -230,7 +230,7 @@ class SlotRules:
             self.check_uploaded(record, context)
         held = state.keys.shares[question.slot]
         if held is None:
-            raise SumRefused(f"the shares of slot {question.slot} are struck out")
+            raise SumRefused(f"the shares of slot {question.slot} were deleted")
         shares = [held[site].own if site in alive else held[site].pair for site in question.roster]
         packed = b"".join(map(element_bytes, shares))
         reply = RevealedShares(self.site, question.epoch, question.slot, packed).to_bytes()
@@ -373,7 +373,7 @@ class SlotRules:
     def _secrets(self, state: SlotState, slot: int) -> SlotSecrets:
         secrets = state.keys.secrets[slot]
         if secrets is None:
-            raise SumRefused(f"the secrets of slot {slot} are struck out")
+            raise SumRefused(f"the secrets of slot {slot} were deleted")
         return secrets
 
     def _checked(self, integers: Integers, question: SumQuestion) -> Integers:

@@ -31,7 +31,7 @@ class SumQuestion(SumMessage):
     subject: int = GRADIENT  # or MEASURES
 
     def __post_init__(self) -> None:
-        self.require(is_increasing(self.roster), "the sites of a roster must increase")
+        self.require(is_increasing(self.roster), "the sites of a roster must be in increasing order")
         self.require(len(self.w) == DIGEST_BYTES, "a digest of the model has 32 bytes")
         self.require(self.subject in SUBJECTS, "a sum is of gradients (0) or of measures (1)")
 
@@ -65,7 +65,7 @@ class AliveRequest(SumMessage):
     receipts: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        self.require(is_increasing(self.alive), "the sites of a set must increase")
+        self.require(is_increasing(self.alive), "the sites of a set must be in increasing order")
         self.require(len(self.receipts) == SIGNATURE_BYTES * len(self.alive), "every member has one receipt")
 
 
@@ -94,8 +94,8 @@ class ShareRequest(SumMessage):
     signatures: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        self.require(is_increasing(self.alive), "the sites of a set must increase")
-        self.require(not self.signers or is_increasing(self.signers), "signers must increase")
+        self.require(is_increasing(self.alive), "the sites of a set must be in increasing order")
+        self.require(not self.signers or is_increasing(self.signers), "signers must be in increasing order")
         self.require(len(self.signatures) == SIGNATURE_BYTES * len(self.signers), "every signer has one signature")
 
 

@@ -205,7 +205,7 @@ def _check_hardened(settings: Settings) -> None:
             raise InputError(f"{name} has no exact noise, which private records need: use {exact}; {SIMULATE}")
     if len({math.isinf(epsilon) for epsilon in settings.total_epsilon}) > 1:
         raise InputError(
-            "total-epsilon has inf beside a budget: hardened noise would protect only one of the two models; "
+            "total-epsilon lists both inf and a finite budget: hardened noise would protect only some of the models; "
             f"use separate runs; {SIMULATE}"
         )
     if settings.seeds > 1:

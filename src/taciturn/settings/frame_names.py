@@ -94,7 +94,7 @@ def frames_again(config: Mapping[str, str], schema: Path, **given: Any) -> Itera
         if frames is None:
             continue
         if not is_in_memory(config[name]):
-            raise InputError(f"{name} is given, but the run was not begun with a data frame as {name}: remove it")
+            raise InputError(f"{name} is given, but the run was not started with a data frame as {name}: remove it")
         tables[config[name]] = open_frames(name, frames, needed_columns(read_schema(schema), USES[name]))
     with hold(tables, {}):
         yield

@@ -89,7 +89,7 @@ def finish(study: Study, folder: RunFolder, federation: FederationNote | None = 
 
 
 def _refuse_overspent(folder: RunFolder, totals: PrivacyTotals) -> None:
-    """Raise before a model is written if a run's ledger adds up to more than its budget; it cannot go on then."""
+    """Raise before a model is written if a run's ledger adds up to more than its budget; it cannot continue."""
     over = next((run for run in totals.runs if run.overspent), None)
     if over is not None:
         reason = (

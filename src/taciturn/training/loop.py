@@ -158,7 +158,8 @@ def _train_part(
     logger.info("%s: %d runs, rounds %d to %d", batch.algorithm, batch.size, state.round + 1, rounds)
     if rounds < 1 and state.round == 0:
         raise BudgetExhausted(
-            f"{folder.path}: its whole budget went into rounds that a crash lost; there is no model", collective=True
+            f"{folder.path}: rounds lost in a crash used up its whole budget; there is no model",
+            collective=True,
         )
     if recorder.unwritten or recorder.unwritten_evaluations:  # a crash came between the checkpoint and the metrics
         folder.add_evaluations(recorder.unwritten_evaluations)

@@ -86,8 +86,8 @@ def warn_without_ledger(digest: Callable[[], str]) -> None:
     known = linked_ledger(digest()) if _folder().is_dir() and any(_folder().iterdir()) else None
     if known is not None:
         warnings.warn(
-            f"these records have a budget ledger, {known.data} ({known.path}), which this run does not use: what it "
-            "spends is not recorded there, and comes on top",
+            f"these records have a budget ledger, {known.data} ({known.path}), which this run does not use: "
+            "its cost is not recorded there, and adds to what is",
             LedgerWarning,
             stacklevel=2,
         )

@@ -89,7 +89,7 @@ def check_covered(
 def check_not_violated(folder: RunFolder, ledger: RunLedger) -> None:
     """Raise PrivacyViolation if the ledger says that a violation stopped the run."""
     if ledger.violation:
-        raise PrivacyViolation(f"{folder.path} cannot go on: {ledger.violation}")
+        raise PrivacyViolation(f"{folder.path} cannot continue: {ledger.violation}")
 
 
 class Span(NamedTuple):

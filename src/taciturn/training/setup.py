@@ -136,7 +136,7 @@ class Reservation:
         self.records = digest
 
     def start(self, folder: Path | None = None) -> None:
-        """Write to the budget ledger, before it happens, that noise is drawn."""
+        """Write to the budget ledger that noise is about to be drawn."""
         if self.records:
             link_ledger(self.records, self.account)
         if folder:

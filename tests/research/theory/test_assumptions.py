@@ -39,7 +39,7 @@ def told(
 
 
 @pytest.mark.parametrize("theorem", [SMOOTH, NONSMOOTH, STRONG])
-def test_what_keeps_all_is_left_in_peace(theorem: Theorem) -> None:
+def test_a_setting_that_satisfies_all_assumptions_has_no_violations(theorem: Theorem) -> None:
     assert told(theorem) == []
     assert told(theorem, rho=np.linspace(2.0, 2.04, 50)) == []
     assert told(theorem, eta=2.0 * ETA[theorem]) == ([] if theorem is STRONG else ["eta"])  # alpha / 2 will do as well

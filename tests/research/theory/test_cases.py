@@ -60,7 +60,7 @@ def test_more_local_updates_lower_the_bound_and_here_the_gap_too(results: tuple[
         assert printed == sorted(printed, reverse=True)
 
 
-def test_what_breaks_is_told(results: tuple[Result, ...]) -> None:
+def test_violated_assumptions_are_named(results: tuple[Result, ...]) -> None:
     assert [one.assumption for one in results[2].shown.broken] == []
     assert [one.assumption for one in results[2].findings[0].broken] == ["2 (i)"]
     assert all(not one.broken for result in results[:2] for one in result.findings)

@@ -89,7 +89,7 @@ function ledgerTotals({ totals, delta }) {
 
 const scrollable = (table) => element("div", { class: "scroll low", tabindex: 0 }, table);
 
-// Effects: what the model makes of every column of a table, once it is trained.
+// Effects: how the trained model uses each column of a table.
 let effectsKey = "";
 
 export function showEffects(row) {

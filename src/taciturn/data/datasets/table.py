@@ -105,7 +105,7 @@ def _partition(rows: EncodedTable) -> Partition:
         return partition_records(options, labels, schema.target, draws)
     names = rows.agents.names
     if not names:
-        raise InputError(f"column '{schema.agent}' names no agent: every record needs one")
+        raise InputError(f"column '{schema.agent}' is empty: every record needs an agent")
     if options.partition not in ("in-order", "hashed", "column"):
         raise InputError(f"partition is {options.partition}, but the table names its agents: remove it or use column")
     if options.agents not in (DataOptions.agents, len(names)):

@@ -142,5 +142,5 @@ def _level_names(own: tuple[str, ...], block: ColumnBlock, knots: NDArray[np.flo
     return (*(f"{own[0]}[{knot}]" for knot in range(len(knots))), *own[1:])
 
 
-SUMMARY = f"for tables: numbers as {len(KNOTS)} piecewise-linear features each, so that the model is a curve a column"
+SUMMARY = f"for tables: numbers as {len(KNOTS)} piecewise-linear features each, so that a model is one curve per column"
 MAPS.register("bins")(FeatureMap(SUMMARY, _width, _build, names=_names, tables=True))

@@ -40,6 +40,8 @@ def _build(shape: InputShape) -> Fourier:
 
 MAPS.register("fourier")(
     FeatureMap(
-        f"{2 * WAVES:,} waves of random direction and frequency: a model that bends", lambda shape: 2 * WAVES, _build
+        f"{2 * WAVES:,} waves of random direction and frequency, for nonlinear boundaries",
+        lambda shape: 2 * WAVES,
+        _build,
     )
 )

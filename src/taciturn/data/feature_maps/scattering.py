@@ -2,8 +2,8 @@
 
 Mallat, "Group invariant scattering", 2012: moduli of wavelet transforms, twice over, blurred to a coarse grid.
 
-The channels of neighbouring places, sizes and directions say much the same, so most of the length of a record lies in
-few directions. Noise is as large in each of them, and what tells classes apart is often in the others. The map
+The channels of neighbouring places, sizes and directions are strongly correlated: most of a record's length is in few
+directions. Noise is as large in every direction, and the differences between classes are often in the others. The map
 therefore rotates the channels to the principal directions of drawn strokes, which are public, scales these to about the
 same variance, and keeps the first ones.
 """

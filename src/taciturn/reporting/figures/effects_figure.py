@@ -58,7 +58,7 @@ def caption(effects: RunEffects) -> str:
         else "No standard errors: the noise in these curves is not known, or there is none.",
         "An effect is 0 on average over the released frequencies of its column; the strongest columns come first."
         if effects.released_shares
-        else "An effect is 0 on average over its column's levels, all of which count alike.",
+        else "An effect is 0 on average over its column's levels, with equal weights.",
     ]
     if left_out > 0:
         lines.append(f"The {left_out} weakest columns are left out.")

@@ -10,7 +10,7 @@ from taciturn.research.bench.machine import observed
 from taciturn.research.bench.timing import Options, Watch
 
 UNBUILT = "the compiled part of Taciturn was not built: it runs on numpy"
-TRIAL = "at this size, for trying it out, the numbers mean nothing"
+TRIAL = "at this small size the numbers mean nothing"
 
 __all__ = ["BENCHMARKS", "Benchmark", "Options", "Report", "Watch", "run"]
 

@@ -85,7 +85,7 @@ def notes(summary: Summary) -> list[str]:
     if has_scales(summary):
         found.append("a is the scale of the step η = a/√t: the paper's text has a = 1, the figures show the largest.")
     if _compares_without_noise(summary):
-        found.append("Of its error without noise (∞) the paper does not say with how many local updates E it was made.")
+        found.append("The paper does not say how many local updates E were used for its error without noise (∞).")
     return found
 
 

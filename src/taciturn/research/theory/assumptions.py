@@ -70,7 +70,7 @@ def violated_assumptions(
     if at.gamma < 2.0 * dual_norm * (1.0 - 1e-9):
         words = (
             f"γ = {at.gamma:.3g} is below 2‖λ*‖ = {2.0 * dual_norm:.3g}: the inequality needs no such γ, but it then "
-            "bounds neither the objective nor the disagreement by itself"
+            "bounds neither the objective nor the disagreement alone"
         )
         found.append(ViolatedAssumption("1 (ii)", words, False))
     if theorem is STRONG and (longest := float(measured.dual.max())) > at.gamma:

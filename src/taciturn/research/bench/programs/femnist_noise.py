@@ -65,5 +65,5 @@ def _one_by_one(draw: Callable[[int], Any], agents: int) -> list[Any]:
 
 
 BENCHMARKS.register(NAME)(
-    Benchmark("the noise of one update at FEMNIST's size beside numpy's bare generator", "a minute", run)
+    Benchmark("the noise of one update at FEMNIST's size, compared with numpy's bare generator", "a minute", run)
 )

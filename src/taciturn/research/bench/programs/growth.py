@@ -83,4 +83,4 @@ def exponent(values: tuple[int, ...], found: tuple[float, ...]) -> float:
     return float(np.polyfit(np.log(values), np.log(found), 1)[0])
 
 
-BENCHMARKS.register(NAME)(Benchmark("time and memory of a round against P, I, J, K, E and runs", "a minute", run))
+BENCHMARKS.register(NAME)(Benchmark("how time and memory of a round grow with P, I, J, K, E and runs", "a minute", run))

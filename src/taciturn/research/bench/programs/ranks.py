@@ -111,5 +111,5 @@ def _difference(found: Path, expected: Path) -> float:
 
 
 BENCHMARKS.register(NAME)(
-    Benchmark("one run by two ranks (torchrun) beside one process on one core", "minutes", run, alone=False)
+    Benchmark("one run by two ranks (torchrun), compared with one process on one core", "minutes", run, alone=False)
 )

@@ -27,7 +27,7 @@ def run_dense_round(options: Options) -> Report:
 
 BENCHMARKS.register(DENSE_ROUND)(
     Benchmark(
-        "the same on dense uniform records of the same shape",
+        "one round on dense uniform records of MNIST's shape, with the same comparisons as mnist-round",
         "a minute",
         run_dense_round,
         goals={"ratio_to_matmul": 0.33, "ratio_to_floor": 1.5},
@@ -45,7 +45,7 @@ def run_mnist_round(options: Options) -> Report:
 
 BENCHMARKS.register(MNIST_ROUND)(
     Benchmark(
-        "one round on MNIST beside bare matrix products, the plain round and other libraries' gradients",
+        "one round on MNIST, compared with bare matrix products, the plain round and other libraries' gradients",
         "a minute",
         run_mnist_round,
         goals={"ratio_to_matmul": 0.18, "ratio_to_floor": 4.0},
@@ -76,13 +76,13 @@ def run_batch(options: Options) -> Report:
         "data": given.what,
     }
     title = f"One objp round of {len(budgets)} runs at once (10 seeds x 4 budgets), {len(given.shards)} agents"
-    notes = (f"records: {given.what}", "cost_of_a_run_alone: a run of the batch, as a share of one by itself")
+    notes = (f"records: {given.what}", "cost_of_a_run_alone: a run of the batch, as a share of one run alone")
     return Report(BATCH, title, figures, timings, notes=(*notes, *missing_packages("torch")))
 
 
 BENCHMARKS.register(BATCH)(
     Benchmark(
-        "40 runs side by side beside matrix products of the same width",
+        "40 runs side by side, compared with matrix products of the same width",
         "a minute",
         run_batch,
         goals={"ratio_to_matmul": 0.5},

@@ -80,7 +80,7 @@ def finished(words: Sequence[str], environment: dict[str, str] | None = None) ->
 
 BENCHMARKS.register(NAME)(
     Benchmark(
-        "the first page, a dry run and a first run, beside a bare interpreter",
+        "the first page, a dry run and a first run, compared with a bare interpreter",
         "a minute",
         run,
         alone=False,
