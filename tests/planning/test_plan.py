@@ -320,10 +320,9 @@ def test_two_copies_of_a_folder_cannot_both_continue(tmp_path: Path) -> None:
     taciturn.resume(tmp_path / "r")
     with pytest.raises(LedgerTampered, match="an old copy"):
         taciturn.resume(tmp_path / "copy")
-    from taciturn.core.storage import state_folder
-
-    for head in (state_folder() / "ledgers").glob("*.json"):
-        head.unlink()
+    head = taciturn.open_run(tmp_path / "copy").folder.chain.state_head
+    assert head is not None
+    head.unlink()
     with pytest.raises(InputError, match="started on another machine"):
         taciturn.resume(tmp_path / "copy")
 
