@@ -70,8 +70,8 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         The regulariser: the sum of squares, or of absolute values, of the coefficients of features scaled to [-1, 1]
         and of the intercept. With bins: of the parameters of scaled levels.
     alpha : float, default=1e-6
-        Weight of the penalty relative to the mean loss. With bins and an infinite `total_epsilon`, a small fixed
-        ridge takes its place.
+        Weight of the penalty relative to the mean loss. With bins and an infinite `total_epsilon`, a ridge chosen by
+        cross-validation takes its place.
     fit_intercept : bool, default=True
         Whether the model has a constant.
     algorithm : str, default=None
@@ -329,7 +329,7 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         and a label scaled to [0, 1], and of the intercept. With bins: of the parameters of scaled levels.
     alpha : float, default=1e-6
         Weight of the penalty relative to half the mean squared error. With bins and an infinite `total_epsilon`, a
-        small fixed ridge takes its place.
+        ridge chosen by cross-validation takes its place.
     algorithm : str, default=None
         The training algorithm, as for `taciturn run`; None: the planner chooses. Some algorithms, such as "hidden",
         have only simulated noise and need a `random_state`.
