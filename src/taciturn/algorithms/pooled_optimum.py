@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from typing import NamedTuple
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,6 @@ ENOUGH = 50  # records for each parameter that are so many
 CONSTANT_RIDGE = 0.01  # a large ridge must not draw the mean of all predictions to 0
 FOLDS = 5
 HELD = 2000  # records held out in all, at least, if there are so many: for large tables one fold is enough
-ORDER = 1  # seed of the order in which records are dealt to folds
 CHANGE = 1e-7  # relative, of the objective in an iteration that is the last one
 ROUGH_CHANGE = 1e-5  # of solutions that are only compared
 MOST_ITERATIONS = 500
@@ -70,10 +70,13 @@ class PooledOptimum(AveragingServer):
         solver least time, come first, and every solution starts from that of the last one, until a ridge is worse.
         """
         free = len(like) * max(1, like.shape[1] - 1)  # adding the same to the scores of all classes changes nothing
-        if not FOLDS <= len(shard.x) < ENOUGH * free or backing_file(shard.x) is not None:
+        records = len(shard.x) if shard.weights is None else self.problem.records
+        if records >= ENOUGH * free or backing_file(shard.x) is not None:
             return USUAL
-        dealt = np.random.default_rng(ORDER).permutation(len(shard.x)) % FOLDS
-        folds = range(min(FOLDS, math.ceil(HELD * FOLDS / len(shard.x))))
+        dealt = _dealt(shard)
+        if dealt.max(initial=0) < FOLDS - 1:
+            return USUAL
+        folds = range(min(FOLDS, math.ceil(HELD * FOLDS / records)))
         rest, held = [shard.rows(dealt != fold) for fold in folds], [shard.rows(dealt == fold) for fold in folds]
         solved, best, least = [np.zeros((len(like), 1, like.shape[1]))] * len(folds), RIDGES[0], math.inf
         for ridge in RIDGES:
@@ -181,6 +184,13 @@ def _parameters(flat: NDArray[np.float64], shape: tuple[int, ...], scaling: _Sca
     """Return the parameters of the coordinates, [J, 1, K], from those that the solver sees."""
     scaled = flat.reshape(shape)
     return scaled if scaling is None else scaling.factors.coefficients(scaled)
+
+
+def _dealt(shard: Shard) -> NDArray[np.intp]:
+    """Return the fold of each record, [n]: equal for equal records, whatever their order, number and weights."""
+    rows = zip(np.ascontiguousarray(shard.x), np.ascontiguousarray(shard.y), strict=True)
+    drawn = [crc32(y.tobytes(), crc32(x.tobytes())) for x, y in rows]
+    return np.unique(np.array(drawn), return_inverse=True)[1] % FOLDS
 
 
 def _total(shard: Shard) -> float:

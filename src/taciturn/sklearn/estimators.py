@@ -15,6 +15,7 @@ from taciturn.data.feature_maps import NONE
 from taciturn.data.schema import Schema
 from taciturn.errors import InputError
 from taciturn.objectives.losses import Softmax
+from taciturn.sklearn.columns import refuse_unreadable
 from taciturn.sklearn.declared import (
     class_numbers,
     classes_in_type_of,
@@ -288,7 +289,7 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
             raise undeclared("classes", self.total_epsilon, "which labels occur among the records is private")
         classes = np.unique(y if given is None else np.asarray(given))
         if len(classes) < 2:
-            raise InputError(f"there is only one class, {classes[0]}: a classifier needs at least two")
+            raise InputError("there is only one class: a classifier needs at least two")
         return classes
 
 
@@ -451,6 +452,7 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
             The fitted estimator.
         """
         schema = self._declared_schema()
+        refuse_unreadable("y", y, 1)
         X, y, agents, groups, weights = self._select(X, y, agents, groups, sample_weight, schema)
         records = self._read(X, y, schema, y_numeric=True)
         owners = self._owners(X, agents, groups, schema)
