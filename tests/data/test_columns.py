@@ -158,7 +158,7 @@ def test_wrong_folders(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^column 2 of one\.csv is not in two\.csv: the files in .* same columns"):
         read_table(tmp_path)
     write(tmp_path / "two.csv", "a,b,c\n1,2,3\n")
-    with pytest.raises(InputError, match=r"^column 2 of two\.csv is not in one\.csv"):
+    with pytest.raises(InputError, match=r"^column 3 of two\.csv is not in one\.csv"):
         read_table(tmp_path)
     write(tmp_path / "two.csv", "a,b\n1,2\n")
     write_parquet(tmp_path / "one.parquet", {"a": [1], "b": [2]})

@@ -134,7 +134,7 @@ def refuse_unreadable(what: str, given: Any, dimensions: int) -> None:
         raise InputError(f"{what} holds complex numbers. Complex data not supported: give real numbers")
     if numbers.ndim < dimensions:
         raise InputError(
-            f"{what} has {numbers.ndim} dimension{'s' * (numbers.ndim != 1)}: it must have {dimensions}. Reshape your data"
+            f"{what} has the shape {numbers.shape}: it must have {dimensions} dimensions. Reshape your data"
         )
     if numbers.dtype.kind in "OUS" and not _converts(numbers):
         raise InputError(f"{what} has texts that are not numbers: convert them, or give a data frame")
