@@ -50,6 +50,7 @@ from taciturn.training_display import TrainingDisplay
 Watch: TypeAlias = Callable[[Progress], None]
 """Called after every round of a study."""
 logger = logging.getLogger(__name__)
+owners_logger = logging.getLogger("taciturn.records")  # what depends on the records, for who runs this only
 
 
 def run(
@@ -120,6 +121,8 @@ def run(
             logger.info("created %s", folder.path)
             with _released(reservation):
                 started(folder)
+                if group.is_main and study.dataset.left_out:
+                    owners_logger.warning("%s", study.dataset.left_out)
                 study = select_own_agents(study, group)
                 finished = _train_and_close(study, folder, shown, stop, group, reservation)
     return replace(finished, frames=_frames_in(settings))
