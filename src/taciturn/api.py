@@ -15,6 +15,7 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, Unpack
 
@@ -49,6 +50,7 @@ from taciturn.training_display import TrainingDisplay
 Watch: TypeAlias = Callable[[Progress], None]
 """Called after every round of a study."""
 logger = logging.getLogger(__name__)
+owners_logger = logging.getLogger("taciturn.records")  # what depends on the records, for who runs this only
 
 
 def run(
@@ -119,8 +121,11 @@ def run(
             logger.info("created %s", folder.path)
             with _released(reservation):
                 started(folder)
+                if group.is_main and study.dataset.left_out:
+                    owners_logger.warning("%s", study.dataset.left_out)
                 study = select_own_agents(study, group)
-                return _train_and_close(study, folder, shown, stop, group, reservation)
+                finished = _train_and_close(study, folder, shown, stop, group, reservation)
+    return replace(finished, frames=_frames_in(settings))
 
 
 def plan(config: str | Path | None = None, **settings: Unpack[SettingKeywords]) -> PlanReport:
@@ -243,7 +248,7 @@ def resume(
         started(folder)
         begun = group.broadcast(lambda: _begun(folder))
         if begun is None:
-            return Run(folder)
+            return Run(folder, _frames_in({"data": data, "test": test}))
         logger.info("resuming %s", folder.path)
         with (
             frames_again(folder.read_config(), folder.schema, data=data, test=test),
@@ -252,7 +257,8 @@ def resume(
         ):
             study = group.run_on_all(lambda: rebuilt(folder, begun, group))
             study = select_own_agents(study, group)
-            return _train_and_close(study, folder, shown, stop, group, reservation)
+            finished = _train_and_close(study, folder, shown, stop, group, reservation)
+    return replace(finished, frames=_frames_in({"data": data, "test": test}))
 
 
 def open_run(path: str | Path) -> Run:
@@ -343,6 +349,12 @@ def read_config(path: str | Path) -> Mapping[str, Any]:
     if {"label", "columns"} <= found.keys():
         raise InputError(f"{path} is the schema of a table; give it with --schema, and the table with --data")
     return found
+
+
+def _frames_in(settings: Mapping[str, Any]) -> dict[str, Frames]:
+    """Return the data frames among the settings, which a run keeps in memory so that it can be evaluated."""
+    given = {name: settings.get(name) for name in ("data", "test")}
+    return {name: value for name, value in given.items() if not isinstance(value, str | os.PathLike | None)}
 
 
 @contextmanager

@@ -111,6 +111,37 @@ def nearest(name: object, choices: Iterable[str]) -> str:
     return f" (did you mean '{near[0]}'?)" if near else ""
 
 
+def unknown_column(name: object, columns: Iterable[str], where: str = "the table") -> InputError:
+    """Return the error for a column that records lack. It shows no name of theirs but the one asked for, in any case.
+
+    >>> str(unknown_column("Age", ["age", "sex"]))
+    "no column 'Age' among the 2 of the table: it has 'age'"
+    >>> str(unknown_column("age", ["63", "m"]))
+    "no column 'age' among the 2 of the table: its names look like a record, so the header may be missing"
+    """
+    names = list(columns)
+    similar = next((own for own in names if own.casefold() == str(name).casefold()), "")
+    hint = f": it has '{similar}'" if similar else missing_header(names)
+    return InputError(f"no column '{name}' among the {len(names)} of {where}{hint}")
+
+
+def missing_header(columns: Iterable[str]) -> str:
+    """Return a hint if the names of columns may be a record, as those of a file that was read without its header.
+
+    Names of columns are public, but such names are not, so messages show only names that their reader has given.
+    """
+    doubtful = any(not name or name.startswith("Unnamed: ") or _is_number(name) for name in columns)
+    return ": its names look like a record, so the header may be missing" if doubtful else ""
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def missing_file(kind: str, path: Path, advice: str = "") -> InputError:
     """Return the error for a missing file or folder, with the most similar name in the same folder, and advice."""
     try:

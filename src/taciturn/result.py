@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +14,14 @@ from numpy.typing import NDArray
 
 from taciturn.data import read_schema, source_for
 from taciturn.data.feature_maps.feature_map import keeps_positions
-from taciturn.data.frames import PREDICTION, TESTING, Frames, needed_columns, read_frame
+from taciturn.data.frames import PREDICTION, TESTING, Frames, column_kinds, is_frame, needed_columns, read_frame
+from taciturn.data.memory_names import is_in_memory
 from taciturn.data.table_cells import Table
 from taciturn.data.table_io import read_table
 from taciturn.errors import InputError, kind_of, unknown_name
 from taciturn.reporting.curves import full_label
 from taciturn.reporting.report import write_report
+from taciturn.runs.effects import read_effects
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.ledger import RunLedger
 from taciturn.runs.model import LabelledRecords, Model, Predictions, evaluate, predictions, read_model
@@ -32,7 +35,7 @@ from taciturn.types import Array, Classes
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PICTURES = ("curves", "sent")
+PICTURES = ("curves", "sent", "effects")
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,9 @@ class Run:
     ----------
     folder : RunFolder
         The folder and its files.
+    frames : mapping
+        The data frames from which the run was trained in this process, by the names of their settings, `data` and
+        `test`. They are in memory only: a run that is opened again has none.
 
     Examples
     --------
@@ -52,9 +58,19 @@ class Run:
     ('mnist14', (196, 10), 'certified')
     >>> run.evaluate().error < 0.5
     True
+
+    A run on a data frame:
+
+    >>> import pandas
+    >>> patients = pandas.DataFrame({"age": [30, 70] * 100, "ill": ["no", "yes"] * 100})
+    >>> schema = taciturn.Schema.from_frame(patients).declare(age=(0, 100), label="ill", ill=["no", "yes"])
+    >>> chosen = {"schema": schema, "total_records": 200, "total_epsilon": 8, "test_share": 0.2, "out": "runs/patients"}
+    >>> taciturn.run(data=patients, **chosen).evaluate().error
+    0.0
     """
 
     folder: RunFolder
+    frames: Mapping[str, Frames] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def path(self) -> Path:
@@ -119,6 +135,12 @@ class Run:
         ------
         InputError
             If a column is missing, or there is no such run.
+
+        Examples
+        --------
+        >>> import pandas, taciturn
+        >>> taciturn.open_run("runs/patients").predict(pandas.DataFrame({"age": [25, 75]}))
+        array(['no', 'yes'], dtype='<U3')
         """
         found = self._predictions(data, run_index)
         if not len(self.classes):
@@ -128,12 +150,30 @@ class Run:
         return self.classes[[places[name] for name in found.values]]
 
     def predict_proba(self, data: str | Path | Frames, *, run_index: int = 0) -> Array:
-        """Predict the probability of every class for every record, [n, K]; see `predict`.
+        """Predict the probability of every class for every record.
+
+        Parameters
+        ----------
+        data : DataFrame or path
+            Records with the columns of the schema; the label is not needed.
+        run_index : int
+            Which run of the folder, if it has several budgets, algorithms or seeds.
+
+        Returns
+        -------
+        Array, [n, K]
+            Probabilities; the columns are in the order of `classes`.
 
         Raises
         ------
         InputError
             If the label is a number, or the loss gives no probabilities; otherwise as `predict`.
+
+        Examples
+        --------
+        >>> import pandas, taciturn
+        >>> taciturn.open_run("runs/patients").predict_proba(pandas.DataFrame({"age": [25, 75]})).shape
+        (2, 2)
         """
         found = self._predictions(data, run_index)
         if found.probabilities is None:
@@ -147,10 +187,12 @@ class Run:
         run_index: int = 0,
         threshold: float | None = None,
         positive: str | None = None,
+        held_out: bool = False,
     ) -> Quality:
         """Return the quality of the model on labelled records: what `taciturn evaluate --json` prints.
 
-        It is computed from these records without noise: where they are private, it is for their owner only.
+        It is computed from these records without noise: where they are private, it is for their owner only. Each party
+        is measured too, where the records name it in the schema's agent column, or are a list or dict of frames.
 
         Parameters
         ----------
@@ -163,23 +205,49 @@ class Run:
             Predict the positive class where its probability is at least this, instead of the likelier class.
         positive : str, optional
             The positive class of two; by default the second.
+        held_out : bool, default False
+            Whether `data` are the data frames on which the run was trained, of which only the rows count that it held
+            out: for a run that was opened again, whose frames are in no file.
+
+        Returns
+        -------
+        ClassificationQuality or RegressionQuality
+            The measures with 95 % intervals, beside a baseline. Fields are attributes, and also keys.
 
         Raises
         ------
         InputError
             If a column is missing, a record has no label that the schema allows, or there are no records; or if the
             model cannot have that threshold or positive class.
+
+        Examples
+        --------
+        >>> import taciturn
+        >>> quality = taciturn.open_run("runs/second").evaluate()
+        >>> quality.error < 0.5, quality.baseline.error > 0.8
+        (True, True)
         """
         model = read_model(self.folder, run_index)
         found: str | Table | LabelledRecords
-        if data is None:
-            found = self._test_records()
+        if data is None or held_out:
+            found = self._test_records(data)
         else:
             found = os.fspath(data) if isinstance(data, str | os.PathLike) else _read(model, data, TESTING)
         return evaluate(model, found, threshold, positive)
 
-    def _test_records(self) -> LabelledRecords:
-        data = rebuild_study(self.folder).dataset
+    def _test_records(self, given: Any) -> LabelledRecords:
+        """Return the test records of the study, from its frames if it had any: those given, or those still here."""
+        config = self.folder.read_config()
+        frames = self.frames if given is None else {"data": given}
+        missing = [name for name in ("data", "test") if is_in_memory(config[name]) and name not in frames]
+        if missing:
+            advice = {
+                "data": "evaluate(frame, held_out=True) takes the same frame again, for the rows held out",
+                "test": "evaluate(frame) takes the test frame",
+            }
+            raise InputError(f"{self.path} was trained on data frames, which are in no file: {advice[missing[-1]]}")
+        with frames_again(config, self.folder.schema, **frames):
+            data = rebuild_study(self.folder).dataset
         if data.test is None:
             raise InputError(f"{self.path} has no test records; give a labelled table, or train with --test-share")
         return LabelledRecords(data.test, data.test_parties)
@@ -200,11 +268,16 @@ class Run:
         ----------
         what : str
             "curves": test error, objective, residual and noise against rounds. "sent": what an agent sends in one
-            round, with and without noise, by repeating the run from its seeds and records.
-        run_index, agent, round
-            For "sent": which run of the folder, which agent (the first by default), and which round.
+            round, with and without noise, by repeating the run from its seeds and records. "effects": the effect of
+            every column of a table on the model.
+        run_index : int
+            For "sent" and "effects": which run of the folder.
+        agent : str, optional
+            For "sent": which agent; the first by default.
+        round : int
+            For "sent": which round, from 1.
         data, test : DataFrame, optional
-            For "sent" of a run on frames: the same frames again.
+            For "sent" of a run on frames that was opened again: the same frames.
 
         Returns
         -------
@@ -215,7 +288,14 @@ class Run:
         Raises
         ------
         InputError
-            If there is no such picture, run, agent or round, or the noise cannot be drawn again.
+            If there is no such picture, run, agent or round, the noise cannot be drawn again, or the model is not one
+            of a table.
+
+        Examples
+        --------
+        >>> import taciturn
+        >>> taciturn.open_run("runs/second").plot("curves").savefig("curves.png")
+        >>> taciturn.open_run("runs/patients").plot("effects").savefig("effects.png")
         """
         from taciturn.reporting.figures.run_figure import figure
 
@@ -225,13 +305,38 @@ class Run:
             raise unknown_name("picture", what, PICTURES)
         if what == "curves":
             return figure([self.folder])
-        with frames_again(self.folder.read_config(), self.folder.schema, data=data, test=test):
+        if what == "effects":
+            return self._draw_effects(run_index)
+        given = {name: frame for name, frame in (("data", data), ("test", test)) if frame is not None}
+        with frames_again(self.folder.read_config(), self.folder.schema, **{**self.frames, **given}):
             study = rebuild_study(self.folder)
             found = replay_uploads(study, self.folder, run_index, agent, round, lambda progress: None)
             return draw_sent(self.folder, found)
 
+    def _draw_effects(self, run_index: int) -> Figure:
+        from taciturn.reporting.figures.effects_figure import effects_figure
+
+        return effects_figure(read_effects(self.folder).run(run_index))
+
     def report(self) -> Path:
-        """Return the path of the report, a web page, and write it where it is missing."""
+        """Return the path of the report, a web page, and write it where it is missing.
+
+        Returns
+        -------
+        Path
+            `report.html` in the run folder, which holds nothing that was computed from private records without noise.
+
+        Raises
+        ------
+        CorruptFile
+            If a file of the run is missing or damaged.
+
+        Examples
+        --------
+        >>> import taciturn
+        >>> taciturn.open_run("runs/second").report().name
+        'report.html'
+        """
         if not self.folder.report.is_file():
             write_report(self.folder)
         return self.folder.report
@@ -246,7 +351,17 @@ def _read(model: Model, data: Any, use: str) -> Table:
     """Return frames as a table with the columns that the model needs."""
     if model.schema is None:
         return read_frame("data", data, dict.fromkeys(model.columns))
-    return read_frame("data", data, needed_columns(read_schema(model.schema), use))
+    schema = read_schema(model.schema)
+    needed = dict(needed_columns(schema, use))
+    if use == TESTING and schema.agent and all(schema.agent in column_kinds(frame) for frame in _each_frame(data)):
+        needed[schema.agent] = None  # so that each party is measured, too
+    return read_frame("data", data, needed)
+
+
+def _each_frame(data: Any) -> list[Any]:
+    """Return the frames that an argument holds; none if it holds anything else, which reading it refuses."""
+    frames = list(data.values()) if isinstance(data, Mapping) else data if isinstance(data, list | tuple) else [data]
+    return frames if frames and all(map(is_frame, frames)) else []
 
 
 def _label_values(names: tuple[str, ...]) -> NDArray[Any]:

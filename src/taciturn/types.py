@@ -196,11 +196,21 @@ class Dataset:
     notes: tuple[str, ...] = ()  # what loading changed in the records, for the owner only
     features_by: str = "none"  # the public feature map that was applied to the records
     held_out: tuple[int, ...] = ()  # how many test records each agent held out, in their order; empty: none did
+    rows: int = 0  # of the table from which it was read, those that are no records included; 0: it was no table
 
     @property
     def records(self) -> int:
         """I, the number of training records of all agents."""
         return sum(len(shard.x) for shard in self.train)
+
+    @property
+    def left_out(self) -> str:
+        """How many rows of the table are used if not all are, and why: for the owner of the records only."""
+        used = self.records + sum(self.held_out)
+        if used >= self.rows:
+            return ""
+        why = [note.split(" (")[0] for note in self.notes if "left out" in note and not note.startswith("test table: ")]
+        return f"{used:,} of {self.rows:,} rows are used; {'; '.join(why)}"
 
     @property
     def test_parties(self) -> dict[str, NDArray[np.intp]] | None:

@@ -223,3 +223,28 @@ def test_training_without_noise_approaches_the_optimum() -> None:
     gain = -float((base * np.log(base)).sum()) - losses[1]
     assert gain > 0.1
     assert abs(losses[0] - losses[1]) < 0.02 * gain
+
+
+def solved_alone(shard: Shard, loss: str) -> Array:
+    """The optimum of one party's records, [J, K]."""
+    problem = Problem(LOSSES[loss](), REGULARISERS["l2"](), 1e-6, SETS["all"](1.0), len(shard.x), 1, COMPILED)
+    best, zero = (
+        PooledOptimum(problem, *[Constant(1.0, np.ones(1))] * 2, BLOCKS),
+        np.zeros((WIDTH + 1, 1, shard.y.shape[1])),
+    )
+    return best.agent_step(1, zero, Agent(zero, zero), shard, SeededNoise((1,), 0, 1)).upload.z[:, 0]
+
+
+def test_few_records_without_a_pattern_give_the_mean() -> None:
+    """What there is nothing to learn from is not learned, and the constant is not drawn to 0 for it."""
+    few, many, rng = records(12, 30), records(13, 3000), np.random.default_rng(14)
+    few_labels, labels = 0.8 + 0.03 * rng.normal(size=(30, 1)), 0.8 + 0.03 * rng.normal(size=(3000, 1))
+    missed = many.x @ solved_alone(Shard(few.x, few_labels), "squared") - labels
+    assert float(np.sqrt((missed**2).mean())) < 1.1 * 0.03
+
+
+def test_few_records_with_a_pattern_are_followed() -> None:
+    few, many = records(12, 150), records(13, 3000)
+    truth = np.cumsum(np.random.default_rng(15).normal(size=(WIDTH + 1, 1)), axis=0) / 4.0
+    w = solved_alone(Shard(few.x, few.x @ truth), "squared")
+    assert float(np.abs(many.x @ (w - truth)).mean()) < 0.05 * float((many.x @ truth).std())

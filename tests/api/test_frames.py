@@ -177,11 +177,46 @@ def test_the_run_has_its_ledger_its_report_and_its_pictures(tmp_path: Path) -> N
     assert run.ledger.study.mode == "certified"
     assert run.report().read_text().startswith("<!doctype html>")
     assert len(run.plot().axes) > 1
+    again = taciturn.open_run(run.path)
     with pytest.raises(InputError, match=r"^memory:frame stands for a data frame"):
-        run.plot("sent")
-    assert "agent-1" in run.plot("sent", data=patients()).get_suptitle()
+        again.plot("sent")
+    assert "agent-1" in again.plot("sent", data=patients()).get_suptitle()
+    assert "agent-1" in run.plot("sent").get_suptitle()
+    assert "effect of each column on yes" in run.plot("effects").get_suptitle()
     with pytest.raises(InputError, match=r"^no picture 'curve' \(did you mean 'curves'\?\)"):
         run.plot("curve")
+
+
+def test_a_run_on_a_frame_is_evaluated_on_the_rows_it_held_out(tmp_path: Path) -> None:
+    """As a run on its file is; opened again it needs the frame, and accepts no other."""
+    frame = patients().assign(clinic=["a", "b", "c"] * 40)
+    builder = taciturn.Schema.from_frame(frame).drop("name").declare(age=(0, 100), sex=["f", "m"])
+    builder = builder.declare(agent="clinic", clinic=["a", "b", "c"])
+    schema = builder.declare(visits=(0, 20), smoker=[False, True], label="ill", ill=["no", "yes"])
+    chosen = CERTIFIED | {"test_share": 0.25, "schema": schema}
+    run = taciturn.run(data=frame, out=tmp_path / "run", **chosen)
+    held = run.evaluate()
+    _csv(tmp_path, frame.assign(smoker=frame.smoker.map({True: "true", False: "false"})))
+    filed = taciturn.run(data=tmp_path / "t.csv", out=tmp_path / "file", **chosen)
+    assert held == filed.evaluate() and 10 < held.records < 60
+    again = taciturn.open_run(tmp_path / "run")
+    assert again.evaluate(frame, held_out=True) == held
+    with pytest.raises(InputError, match=r"in no file: evaluate\(frame, held_out=True\) takes the same frame again"):
+        again.evaluate()
+    with pytest.raises(InputError, match="are not those the run began with"):
+        again.evaluate(frame.head(60), held_out=True)
+    whole = again.evaluate(frame)
+    assert set(whole.parties or ()) == {"a", "b", "c"} and whole == filed.evaluate(tmp_path / "t.csv")
+    assert again.evaluate(frame.drop(columns="clinic")).parties is None
+    assert MARK.encode() not in b"".join(folder_texts(tmp_path / "run").values())
+
+
+def test_no_rows_have_no_predictions_and_no_quality(tmp_path: Path) -> None:
+    run = taciturn.run(data=patients(), schema=SCHEMA, agents=2, out=tmp_path / "run", **CERTIFIED)
+    none = patients().head(0)
+    assert run.predict(none).shape == (0,) and run.predict_proba(none).shape == (0, 2)
+    with pytest.raises(InputError, match="there are no records to evaluate the model on"):
+        run.evaluate(none)
 
 
 def test_an_interrupted_run_goes_on_with_its_frame_only(tmp_path: Path) -> None:

@@ -43,6 +43,15 @@ def headless() -> pd.DataFrame:
     return pd.read_csv(io.StringIO(frame.to_csv(index=False, header=False)))
 
 
+def headless_file(folder: Path, twice: bool = False) -> Path:
+    """Write a file without a header, or two with different records."""
+    parties = folder.with_name(f"{folder.name}-parties")
+    parties.mkdir()
+    for number in range(1 + twice):
+        secret().iloc[number:].to_csv(parties / f"{number}.csv", index=False, header=False)
+    return parties if twice else parties / "0.csv"
+
+
 WRONG_DATA: dict[str, Callable[[], Any]] = {
     "an array": lambda: secret().to_numpy(),
     "a Series": lambda: secret()["name"],
@@ -71,6 +80,16 @@ WRONG_DATA: dict[str, Callable[[], Any]] = {
     "complex numbers": lambda: secret().assign(age=lambda frame: frame.age + 1j),
 }
 WRONG_CALLS: dict[str, Callable[[Path], Any]] = {
+    "a header that is a record, undeclared": lambda out: (
+        taciturn.Schema.from_frame(headless()).declare(label=headless().columns[-1]).build()
+    ),
+    "a header that is a record, declared": lambda out: taciturn.Schema.from_frame(headless()).declare(age=(0, 100)),
+    "a header that is a record, as a file": lambda out: taciturn.run(
+        data=headless_file(out.parent), schema=SCHEMA, out=out, **CERTIFIED
+    ),
+    "a file with a record for a header, and another": lambda out: taciturn.run(
+        data=headless_file(out.parent, twice=True), schema=SCHEMA, out=out, **CERTIFIED
+    ),
     "no schema": lambda out: taciturn.run(data=secret(), total_records=10),
     "as the config file": lambda out: taciturn.run(secret()),
     "several parties in paper mode without labels": lambda out: taciturn.run(

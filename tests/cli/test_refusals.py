@@ -5,9 +5,12 @@ from __future__ import annotations
 import gzip
 import struct
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 
+from taciturn import api
 from tests.cli.helpers import CLINICS, DECLARED, EXAMPLE, PAPER, TABLE, messages, refused, taciturn
 
 
@@ -67,7 +70,10 @@ CHANGES = [
 
 
 def test_bad_cells_of_a_table_stop_no_run_and_are_shown_to_their_owner(tmp_path: Path) -> None:
-    """`taciturn data info` names column and line; what a run says to everybody is the same with and without them."""
+    """`taciturn data info` names column and line; what a run says to everybody is the same with and without them.
+
+    Only stderr, which nobody else sees, says how many rows are used if not all are.
+    """
     text = (EXAMPLE / "records.csv").read_text()
     schema, said = ("--schema", str(EXAMPLE / "schema.toml")), set()
     for number, (old, new, note) in enumerate((("17.99,", "17.99,", "area: 1 value outside"), *CHANGES)):
@@ -76,11 +82,30 @@ def test_bad_cells_of_a_table_stop_no_run_and_are_shown_to_their_owner(tmp_path:
         assert note in shown and ("line 2 of t.csv" in shown or old == new)
         words = ("run", "--data", "t.csv", *schema, *DECLARED, "--rounds", "2", "--total-epsilon", "1")
         done = taciturn(*words, "--out", f"run-{number}", cwd=tmp_path)
+        own = [line for line in done.stderr.splitlines() if "rows are used" in line]
         said.add(tuple(messages(done.stderr)))
+        assert own == ([f"note: 568 of 569 rows are used; {note}"] if "left out" in note else [])
         assert f"run-{number}/local-only/report.html (for the owner of the records" in done.stdout
-        assert "line 2" not in done.stdout + done.stderr and "left out" not in done.stdout + done.stderr
+        assert "line 2" not in done.stdout + done.stderr and "rows are used" not in done.stdout
     assert len(said) == 1
     taciturn("run", "--data", "t.csv", *schema, *PAPER, "--rounds", "1", "--out", tmp_path / "paper", cwd=tmp_path)
+
+
+def test_a_run_on_no_record_says_so_to_the_owner_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Classes that no row has are the commonest mistake, and a private run cannot refuse it."""
+    schema = (EXAMPLE / "schema.toml").read_text().replace('["benign", "malignant"]', '["Benign", "Malignant"]')
+    (tmp_path / "s.toml").write_text(schema)
+    words = ("run", "--data", EXAMPLE / "records.csv", "--schema", "s.toml", *DECLARED, "--rounds", "2")
+    done = taciturn(*words, "--total-epsilon", "1", "--out", "run", cwd=tmp_path)
+    sentence = "0 of 569 rows are used; diagnosis: 569 records without a label that the schema allows were left out"
+    assert f"note: {sentence}" in done.stderr.splitlines() and "rows are used" not in done.stdout
+    public = [file for file in (tmp_path / "run").rglob("*") if file.is_file() and "local-only" not in file.parts]
+    assert [file.name for file in public if b"left out" in file.read_bytes()] == []
+    assert "569 records without a label" in (tmp_path / "run" / "local-only" / "report.html").read_text()
+    frame = pd.read_csv(EXAMPLE / "records.csv")
+    declared: dict[str, Any] = {"total_records": 600, "agents": 3, "rounds": 2, "total_epsilon": 1, "seed": 1}
+    api.run(data=frame, schema=tmp_path / "s.toml", out=tmp_path / "frame", **declared)
+    assert sentence in caplog.messages
 
 
 def test_a_class_that_was_never_seen(tmp_path: Path) -> None:

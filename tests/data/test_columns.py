@@ -75,7 +75,7 @@ def test_numbers_are_parsed_strictly(tmp_path: Path, text: str) -> None:
         ("", r"t\.csv is empty: it must begin with a header line$"),
         ("\n\n", r"t\.csv is empty"),
         ("a,b\n", r"t\.csv has a header but no records$"),
-        ("a,b,a\n1,2,3\n", r"t\.csv: two columns are named 'a'$"),
+        ("a,b,a\n1,2,3\n", r"t\.csv: columns 1 and 3 have the same name$"),
         ("a,,b\n1,2,3\n", r"t\.csv: column 2 has no name in the header$"),
         ("a,b\n1,2\n3\n", r"t\.csv: line 3 has 1 cells but the header has 2$"),
         ("a,b\n1,2,3\n", r"t\.csv: line 2 has 3 cells but the header has 2$"),
@@ -126,7 +126,7 @@ def test_a_wrong_parquet_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         read_table(write_parquet(tmp_path / "none.parquet", {"a": pa.array([], pa.float64())}))
     twice = pa.table([pa.array([1]), pa.array([2])], names=["a", "a"])
     pq.write_table(twice, tmp_path / "twice.parquet")
-    with pytest.raises(InputError, match=r"twice\.parquet: two columns are named 'a'$"):
+    with pytest.raises(InputError, match=r"twice\.parquet: columns 1 and 2 have the same name$"):
         read_table(tmp_path / "twice.parquet")
     inf = read_table(write_parquet(tmp_path / "inf.parquet", {"a": [1.0, float("inf")]}))
     with pytest.raises(InputError, match=r"^column 'a': the cell in row 2 of inf\.parquet is not a number$"):
@@ -155,12 +155,10 @@ def test_wrong_folders(tmp_path: Path) -> None:
         read_table(tmp_path)
     write(tmp_path / "one.csv", "a,b\n1,2\n")
     write(tmp_path / "two.csv", "a\n1\n")
-    with pytest.raises(
-        InputError, match=r"^column 'b' is in one\.csv but not in two\.csv: the files in .* same columns"
-    ):
+    with pytest.raises(InputError, match=r"^column 2 of one\.csv is not in two\.csv: the files in .* same columns"):
         read_table(tmp_path)
     write(tmp_path / "two.csv", "a,b,c\n1,2,3\n")
-    with pytest.raises(InputError, match=r"^column 'c' is in two\.csv but not in one\.csv"):
+    with pytest.raises(InputError, match=r"^column 3 of two\.csv is not in one\.csv"):
         read_table(tmp_path)
     write(tmp_path / "two.csv", "a,b\n1,2\n")
     write_parquet(tmp_path / "one.parquet", {"a": [1], "b": [2]})
@@ -175,8 +173,8 @@ def test_paths_that_are_not_tables_are_refused(tmp_path: Path) -> None:
         InputError, match=r"t\.xlsx is not a table: give a \.csv or \.parquet file, or a folder of such"
     ):
         read_table(tmp_path / "t.xlsx")
-    with pytest.raises(InputError, match=r"^no column 'agee' \(did you mean 'age'\?\): there is age$"):
-        read_table(write(tmp_path / "t.csv", "age\n1\n")).column("agee")
+    with pytest.raises(InputError, match=r"^no column 'Age' among the 1 of the table: it has 'age'$"):
+        read_table(write(tmp_path / "t.csv", "age\n1\n")).column("Age")
 
 
 @pytest.mark.parametrize("sign", [";", "\t"])

@@ -138,7 +138,7 @@ def test_evaluation_needs_a_label_in_every_record(folder: Path, row: str, senten
 
 def test_a_column_the_table_lacks(folder: Path) -> None:
     write(folder / "t.csv", ROWS.replace("age", "agee"))
-    with pytest.raises(InputError, match=r"^no column 'age' \(did you mean 'agee'\?\): there are agee, sex, site, y$"):
+    with pytest.raises(InputError, match=r"^no column 'age' among the 4 of the table$"):
         read(folder)
 
 
@@ -234,7 +234,7 @@ def test_encoding_for_prediction_agrees_with_training(folder: Path) -> None:
     unlabelled = read_table(write(folder / "new.csv", "age,sex\n50,f\n"))
     x, y = encode(unlabelled, schema, False, "float64", with_label=False)
     assert x.tolist() == [[0.5, 1, 0]] and y is None
-    with pytest.raises(InputError, match=r"^no column 'y': there are age, sex$"):
+    with pytest.raises(InputError, match=r"^no column 'y' among the 2 of the table$"):
         encode(unlabelled, schema, False, "float64", with_label=True)
     with pytest.raises(InputError, match=r"^no precision 'float16' \(did you mean 'float64'\?\)"):
         encode(unlabelled, schema, False, "float16", with_label=False)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import taciturn
 from taciturn.algorithms.schedules import LevelEta
-from taciturn.data import Facts
+from taciturn.data import Facts, read_schema, schema_facts
 from taciturn.objectives import LOSSES
 from taciturn.planning.heuristics import (
     MAX_ROUNDS,
@@ -166,3 +166,33 @@ def test_the_committed_figures_keep_their_targets() -> None:
         grid = json.loads((RESULTS / "planner_grid.json").read_text())[data]
         for epsilon in ("1.0", "3.0", "8.0"):
             assert grid[epsilon]["difference"] <= 0.01, (data, epsilon)
+
+
+RMSE_OF = {
+    "privacy is nearly free": (0, 5),
+    "a small loss": (5, 10),
+    "a visible loss": (10, 20),
+    "a heavy loss": (20, 50),
+}
+
+
+@pytest.mark.parametrize(("method", "agents"), [("taciturn-one", 1), ("taciturn-parties", 10)])
+def test_the_verdict_on_numbers_is_the_measured_loss(method: str, agents: int) -> None:
+    """How much larger the RMSE on housing is than without noise, in percent; the words are rough."""
+    points = json.loads((RESULTS / "tables.json").read_text())["points"]
+    own = {float(p["epsilon"]): p["mean"]["rmse"] for p in points if (p["table"], p["method"]) == ("housing", method)}
+    schema = read_schema(RESULTS.parent / "table_schemas" / "housing.toml")
+    facts = schema_facts(
+        "housing",
+        schema,
+        intercept=True,
+        agents=agents,
+        total_records=16512,
+        records_max=16512,
+        test="none",
+        features="bins",
+    )
+    for epsilon in sorted(own.keys() - {math.inf}):
+        made = proposal(epsilon, facts, "squared", rounds=100)
+        least, most = RMSE_OF[made.verdict]
+        assert least / 1.3 < 100.0 * (own[epsilon] / own[math.inf] - 1.0) < 1.3 * most, (epsilon, made)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from typing import NamedTuple
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from taciturn.algorithms.additive import Coordinates, coordinates
 from taciturn.algorithms.base import ALGORITHMS, Agent, AlgorithmConfig, AlgorithmSpec, AveragingServer, Step, Upload
 from taciturn.algorithms.schedules import CentralSolution, Schedule
+from taciturn.core.arrays import backing_file
 from taciturn.errors import InputError
 from taciturn.objectives import Problem
 from taciturn.objectives.constraints import Unconstrained
@@ -19,8 +21,14 @@ from taciturn.privacy.events import non_private
 from taciturn.privacy.noise import NoiseSource
 from taciturn.types import Array, ColumnBlock, Shard
 
-RIDGE = 0.3  # on the sum of the losses, in coordinates in which a record has norm 1 on average
+RIDGES = (30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03)  # on the sum of losses, where a record has norm 1 on average
+USUAL = 0.1  # where records are so many that the ridge hardly matters
+ENOUGH = 50  # records for each parameter that are so many
+CONSTANT_RIDGE = 0.01  # a large ridge must not draw the mean of all predictions to 0
+FOLDS = 5
+HELD = 2000  # records held out in all, at least, if there are so many: for large tables one fold is enough
 CHANGE = 1e-7  # relative, of the objective in an iteration that is the last one
+ROUGH_CHANGE = 1e-5  # of solutions that are only compared
 MOST_ITERATIONS = 500
 LEAST = 1e-300  # sum of weights that counts as one
 
@@ -32,7 +40,8 @@ class PooledOptimum(AveragingServer):
     If records have weights, the sum is I times the weighted mean of the losses, so only ratios of weights matter.
 
     v are the parameters in the coordinates of an additive model, which come from exact counts. The ridge takes the
-    place of the regulariser, whose weight is relative to features that differ in size.
+    place of the regulariser, whose weight is relative to features that differ in size. Where records are few for the
+    number of parameters, it is chosen by cross-validation. The constant has a small ridge of its own.
     """
 
     problem: Problem
@@ -48,33 +57,80 @@ class PooledOptimum(AveragingServer):
         return Step(Agent(z, agent.lam), Upload(z), (non_private(w.shape[1]),), np.zeros(w.shape[1]), self.eta(t))
 
     def _solve(self, shard: Shard, like: Array, code: _Code | None) -> Array:
+        scale = 1.0 if shard.weights is None else self.problem.records / max(_total(shard), LEAST)
+        ridge = 0.0 if code is None else self._ridge(shard, like, code, scale)
+        v = self._minimum(shard, like, code, ridge, scale)
+        solved: Array = (v if code is None else code.coordinates.coefficients(v))[:, 0]
+        return solved
+
+    def _ridge(self, shard: Shard, like: Array, code: _Code, scale: float) -> float:
+        """Return the ridge with which models best predict records that they were not trained on.
+
+        This looks at the records, which is no loss here: the reference protects nobody. Large ridges, which take the
+        solver least time, come first, and every solution starts from that of the last one, until a ridge is worse.
+        """
+        free = len(like) * max(1, like.shape[1] - 1)  # adding the same to the scores of all classes changes nothing
+        records = len(shard.x) if shard.weights is None else self.problem.records
+        if records >= ENOUGH * free or backing_file(shard.x) is not None:
+            return USUAL
+        dealt = _dealt(shard)
+        if dealt.max(initial=0) < FOLDS - 1:
+            return USUAL
+        folds = range(min(FOLDS, math.ceil(HELD * FOLDS / records)))
+        rest, held = [shard.rows(dealt != fold) for fold in folds], [shard.rows(dealt == fold) for fold in folds]
+        solved, best, least = [np.zeros((len(like), 1, like.shape[1]))] * len(folds), RIDGES[0], math.inf
+        for ridge in RIDGES:
+            solved = [
+                self._minimum(own, like, code, ridge, scale, start, ROUGH_CHANGE)
+                for own, start in zip(rest, solved, strict=True)
+            ]
+            models = [code.coordinates.coefficients(v).astype(like.dtype) for v in solved]
+            passes, loss = self.problem.passes, self.problem.loss
+            losses = sum(float(passes.losses(loss, w, own)[0]) for w, own in zip(models, held, strict=True))
+            if losses >= least:
+                break
+            best, least = ridge, losses
+        return best
+
+    def _minimum(
+        self,
+        shard: Shard,
+        like: Array,
+        code: _Code | None,
+        ridge: float,
+        scale: float,
+        start: Array | None = None,
+        change: float = CHANGE,
+    ) -> Array:
+        """Return the parameters of the coordinates, [J, 1, K], that minimise the penalised losses of some records."""
         from scipy.optimize import minimize
 
         problem, shape = self.problem, (len(like), 1, like.shape[1])
-        beta, ridge = (problem.records * problem.beta, 0.0) if code is None else (0.0, RIDGE)
-        scale = 1.0 if shard.weights is None else problem.records / max(_total(shard), LEAST)
+        beta, ridges = (problem.records * problem.beta if code is None else 0.0), np.full((len(like), 1, 1), ridge)
+        if code is not None and code.coordinates.intercept:
+            ridges[-1] = CONSTANT_RIDGE
+        scaling = None if code is None else code.scaling(ridges)
 
         def objective(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-            v = _parameters(flat, shape, code)
+            v = _parameters(flat, shape, scaling)
             w = (v if code is None else code.coordinates.coefficients(v)).astype(like.dtype)
             losses, sums = problem.passes.losses_and_sums(problem.loss, w, shard)
-            penalty = beta * float(problem.regulariser.value(v)[0]) + ridge / 2.0 * float((v**2).sum())
+            penalty = beta * float(problem.regulariser.value(v)[0]) + float((ridges * v**2).sum()) / 2.0
             gradient: Array = scale * sums.astype(np.float64)
             gradient = gradient if code is None else code.coordinates.pulled_back(gradient)
-            slope = gradient + beta * problem.regulariser.gradient(v) + ridge * v
-            slope = slope if code is None else code.scaling.pulled_back(slope)
+            slope = gradient + beta * problem.regulariser.gradient(v) + ridges * v
+            slope = slope if scaling is None else scaling.factors.pulled_back(slope)
             return scale * float(losses[0]) + penalty, slope.ravel().astype(np.float64)
 
+        first = np.zeros(shape) if start is None or scaling is None else scaling.inverse.coefficients(start)
         found = minimize(
             objective,
-            np.zeros(like.size),
+            first.ravel(),
             jac=True,
             method="L-BFGS-B",
-            options={"maxiter": MOST_ITERATIONS, "ftol": CHANGE, "gtol": 0.0, "maxcor": 20},
+            options={"maxiter": MOST_ITERATIONS, "ftol": change, "gtol": 0.0, "maxcor": 20},
         ).x
-        v = _parameters(found, shape, code)
-        solved: Array = (v if code is None else code.coordinates.coefficients(v))[:, 0]
-        return solved
+        return _parameters(found, shape, scaling)
 
     def _code(self, shard: Shard) -> _Code | None:
         if not self.blocks:
@@ -86,35 +142,55 @@ class PooledOptimum(AveragingServer):
         level = coordinates(np.ones(width), self.blocks, intercept).level
         frequencies = np.asarray(mean)[:width] / level
         code = coordinates(frequencies, self.blocks, intercept)
-        return _Code(code, _scaling(code, frequencies, self.problem.records * self.problem.loss.curvature))
+        return _Code(code, frequencies, self.problem.records * self.problem.loss.curvature)
 
 
 class _Code(NamedTuple):
-    """Coordinates of an additive model, and the scaling of their parameters in which the problem is round."""
+    """Coordinates of an additive model, and what makes the problem round in them."""
 
     coordinates: Coordinates
-    scaling: Coordinates
+    frequencies: NDArray[np.float64]  # of all levels
+    weight: float  # the curvature of the sum of the losses, at most
+
+    def scaling(self, ridges: Array) -> _Scaling:
+        """Return factors that make the Hessian of each single column about the identity.
+
+        The Hessian of a column's parameters is about H = weight B' diag(frequencies) B + ridge, where B has a row for
+        each level. With H = L L' the factor is the inverse of L'. Only correlations between columns are left to the
+        solver.
+        """
+        factors, inverses, start = [], [], 0
+        for block in self.coordinates.blocks:
+            rows = slice(start, start + len(block))
+            own = np.maximum(self.frequencies[rows], 0.0)
+            root = np.linalg.cholesky(self.weight * (block.T * own) @ block + np.diag(ridges[rows, 0, 0])).T
+            factors.append(np.linalg.inv(root))
+            inverses.append(root)
+            start += len(block)
+        constant = math.sqrt(self.weight * self.coordinates.constant**2 + float(ridges[-1, 0, 0]))
+        return _Scaling(
+            Coordinates(tuple(factors), 1.0, 1.0 / constant, 1.0), Coordinates(tuple(inverses), 1.0, constant, 1.0)
+        )
 
 
-def _parameters(flat: NDArray[np.float64], shape: tuple[int, ...], code: _Code | None) -> Array:
+class _Scaling(NamedTuple):
+    """What makes a problem round, and back."""
+
+    factors: Coordinates
+    inverse: Coordinates
+
+
+def _parameters(flat: NDArray[np.float64], shape: tuple[int, ...], scaling: _Scaling | None) -> Array:
     """Return the parameters of the coordinates, [J, 1, K], from those that the solver sees."""
     scaled = flat.reshape(shape)
-    return scaled if code is None else code.scaling.coefficients(scaled)
+    return scaled if scaling is None else scaling.factors.coefficients(scaled)
 
 
-def _scaling(code: Coordinates, frequencies: NDArray[np.float64], weight: float) -> Coordinates:
-    """Return factors that make the Hessian of each single column about the identity.
-
-    The Hessian of a column's parameters is about H = weight B' diag(frequencies) B + ridge, where B has a row for each
-    level. With H = L L' the factor is the inverse of L'. Only correlations between columns are left to the solver.
-    """
-    factors, start = [], 0
-    for block in code.blocks:
-        own = np.maximum(frequencies[start : start + len(block)], 0.0)
-        hessian = weight * (block.T * own) @ block + RIDGE * np.eye(len(block))
-        factors.append(np.linalg.inv(np.linalg.cholesky(hessian)).T)
-        start += len(block)
-    return Coordinates(tuple(factors), 1.0, 1.0 / math.sqrt(weight * code.constant**2 + RIDGE), 1.0)
+def _dealt(shard: Shard) -> NDArray[np.intp]:
+    """Return the fold of each record, [n]: equal for equal records, whatever their order, number and weights."""
+    rows = zip(np.ascontiguousarray(shard.x), np.ascontiguousarray(shard.y), strict=True)
+    drawn = [crc32(y.tobytes(), crc32(x.tobytes())) for x, y in rows]
+    return np.unique(np.array(drawn), return_inverse=True)[1] % FOLDS
 
 
 def _total(shard: Shard) -> float:

@@ -72,6 +72,11 @@ def configure_logging(verbosity: int) -> None:
     logger.handlers = [handler]
     logger.setLevel((logging.ERROR, logging.INFO, logging.DEBUG)[min(verbosity, 2)])
     logger.propagate = False
+    owners = logging.getLogger("taciturn.records")  # what the owner of the records must see
+    shown = _ConsoleHandler()
+    shown.setFormatter(logging.Formatter("note: %(message)s"))
+    owners.handlers, owners.propagate = [shown], False
+    owners.setLevel(logging.WARNING)
 
 
 def say(text: str = "", *, markup: bool = False) -> None:

@@ -210,7 +210,7 @@ def class_factors(class_weights: Sequence[float]) -> NDArray[np.float64]:
 def _numbers(table: Table, rule: Numeric, tally: Tally) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return a column's numbers with missing and wrong values replaced, and which ones were, [n]."""
     values = table.column(rule.name).numbers()
-    if rule.low <= values.min() <= values.max() <= rule.high:  # false if one is NaN
+    if not len(values) or rule.low <= values.min() <= values.max() <= rule.high:  # false if one is NaN
         return values, np.zeros(len(values), np.bool_)
     missing, wrong = np.isnan(values), np.isinf(values)
     tally.add(table, rule.name, MISSING, missing)

@@ -17,7 +17,7 @@ from taciturn.data.frame_columns import BOOLEAN, DATES, OTHER, column_kind, fram
 from taciturn.data.schema import Categorical, ColumnRule, Numeric, Schema
 from taciturn.data.table_cells import Column, Factorized, Table, TablePart, join_tables
 from taciturn.data.table_io import TableFile, TableFiles
-from taciturn.errors import InputError, kind_of
+from taciturn.errors import InputError, kind_of, unknown_column
 from taciturn.types import Classes, Range, Target
 
 TRAINING, TESTING, PREDICTION = "training", "testing", "prediction"
@@ -157,8 +157,7 @@ def _open_frame(where: str, name: str, frame: Any, needed: Needed) -> TableFile:
 
 def _check_name(where: str, name: str, names: Sequence[str]) -> None:
     if name not in names:
-        similar = next((own for own in names if own.casefold() == name.casefold()), "")
-        raise InputError(f"{where} has no column '{name}', which is needed{f'; it has {similar!r}' if similar else ''}")
+        raise InputError(f"{where}: {unknown_column(name, names, 'the frame')}")
     if names.count(name) > 1:
         raise InputError(f"{where} has two columns named '{name}'")
 

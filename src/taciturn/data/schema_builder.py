@@ -16,7 +16,7 @@ from taciturn.data.frame_columns import NUMERIC
 from taciturn.data.frames import column_kinds, read_frame
 from taciturn.data.schema import BARE, Schema, comment, parse_schema
 from taciturn.data.schema_draft import READ_OFF, draft_rule
-from taciturn.errors import InputError, kind_of, shown, unknown_name
+from taciturn.errors import InputError, kind_of, missing_header, shown, unknown_column
 
 Declaration: TypeAlias = tuple[float, float] | Sequence[str | int | bool] | Mapping[str, object]
 """(low, high) for numbers; a list of categories; or the keys of the column's section in a schema file."""
@@ -227,10 +227,10 @@ class SchemaBuilder:
                 "record_weight and max_weight belong together: declare the column and the largest weight it may have"
             )
         if self.undeclared:
-            some = ", ".join(f"{name}={self._example(name)}" for name in self.undeclared[:3])
             raise InputError(
-                f"the schema does not declare {', '.join(self.undeclared)}: state what is known without looking at the "
-                f"records, as in declare({some}), or leave columns out with drop(...)"
+                f"the schema does not declare {len(self.undeclared)} of the {len(self.kinds)} columns of the frame"
+                f"{missing_header(self.kinds)}; `undeclared` lists them: state what is known without looking at the "
+                'records, as in declare(age=(0, 120), sex=["f", "m"]), or leave columns out with drop(...)'
             )
         return parse_schema(self.to_toml())
 
@@ -268,15 +268,11 @@ class SchemaBuilder:
         """Write the schema to a TOML file; one that is not complete can be completed there."""
         write_text(Path(path).expanduser(), self.to_toml())
 
-    def _example(self, name: str) -> str:
-        numeric = self.kinds[name] == "numeric" and name != self.label
-        return "(low, high)" if numeric else '["...", "..."]'
-
     def _check_column(self, name: str) -> None:
         if not isinstance(name, str):
             raise InputError(f"a column is given as {kind_of(name)}: it must be the name of a column, a string")
         if name not in self.kinds:
-            raise unknown_name("column", name, self.kinds)
+            raise unknown_column(name, self.kinds, "the frame")
 
 
 def _toml(value: Any) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from taciturn.errors import InputError, unknown_name
+from taciturn.errors import InputError, unknown_column
 
 MISSING = frozenset({"", "na", "nan", "null"})  # in any case
 
@@ -162,7 +162,7 @@ class Table:
     def column(self, name: str) -> Column:
         """Return a column; raise InputError if there is none of that name."""
         if name not in self.columns:
-            raise unknown_name("column", name, self.columns)
+            raise unknown_column(name, self.columns)
         return self.columns[name]
 
     def texts(self, name: str) -> list[str | None]:

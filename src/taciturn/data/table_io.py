@@ -18,7 +18,7 @@ from taciturn.data.dataset_source import DataOptions
 from taciturn.data.memory_names import PREFIX, held_table
 from taciturn.data.schema import Schema, read_schema
 from taciturn.data.table_cells import Column, Table, TablePart, clean_factor, factorize, join_tables
-from taciturn.errors import InputError, missing_file, unknown_name
+from taciturn.errors import InputError, missing_file, missing_header, unknown_column
 
 csv.field_size_limit(2**31 - 1)  # a long text in one record must not end the reading of all
 LONGEST = 2**24  # characters of a line: a longer one is broken, so that no record takes all memory
@@ -69,7 +69,7 @@ class TableFiles(NamedTuple):
         """
         for name in columns:
             if name not in self.columns:
-                raise unknown_name("column", name, self.columns)
+                raise unknown_column(name, self.columns)
         for file in self.files:
             yield from file.chunks(columns, rows)
 
@@ -96,11 +96,11 @@ def open_table(path: str | Path, strict: bool = False) -> TableFiles:
     files = tuple(openers[file.suffix.lower()](file, strict) for file in table_files(place))
     for file in files[1:]:
         for one, other in ((files[0], file), (file, files[0])):
-            for name in one.columns:
+            for number, name in enumerate(one.columns, 1):
                 if name not in other.columns:
                     raise InputError(
-                        f"column '{name}' is in {one.name} but not in {other.name}:"
-                        f" the files in {place} must have the same columns"
+                        f"column {number} of {one.name} is not in {other.name}: the files in {place} must have the "
+                        f"same columns{missing_header((*one.columns, *other.columns))}"
                     )
     return TableFiles(files, place.is_dir())
 
@@ -209,7 +209,9 @@ def _open_csv(path: Path, strict: bool) -> TableFile:
 def _check_distinct(path: Path, names: tuple[str, ...]) -> None:
     for number, name in enumerate(names):
         if name in names[:number]:
-            raise InputError(f"{path}: two columns are named '{name}'")
+            raise InputError(
+                f"{path}: columns {names.index(name) + 1} and {number + 1} have the same name{missing_header(names)}"
+            )
 
 
 def _csv_chunks(

@@ -54,7 +54,8 @@ def check_site(path: Path) -> dict[str, str | int]:
     """
     loader = StudyLoader()
     site, agreement, kit = load_site_setup(path, loader)
-    notes = loader.dataset(site).notes
+    loaded = loader.dataset(site)
+    notes = [*filter(None, [loaded.left_out]), *loaded.notes]
     if reasons := find_objections(site, agreement):
         raise InputError("; ".join(reasons))
     budget, plan, terms = BudgetLedger.open(site.ledger).state(), agreement.plan, agreement.terms

@@ -41,6 +41,7 @@ VERDICT_WORDS = (
 )
 VERDICT_LIMITS = (0.0, 0.001, 0.003, 0.02, 0.06, 0.3, math.inf)
 TABLE_LIMITS = (0.0, 0.0005, 0.004, 0.03, 0.15, 0.5, math.inf)  # about 0.003, 0.008, 0.02 and 0.05 of AUROC
+VALUE_LIMITS = (0.0, 0.00001, 0.0003, 0.0015, 0.015, 0.05, math.inf)  # about 5, 10, 20 and 50 % of RMSE, and the mean
 
 
 class PlanRequest(NamedTuple):
@@ -112,8 +113,14 @@ class Hyperparameters(NamedTuple):
 
 
 def verdict_limits(facts: Facts) -> tuple[float, ...]:
-    """Return the largest noise-to-signal ratio of each verdict; additive models of tables bear more noise."""
-    return TABLE_LIMITS if facts.blocks else VERDICT_LIMITS
+    """Return the largest noise-to-signal ratio of each verdict.
+
+    Additive models of tables bear more noise if they predict classes, and less if they predict a number: a class needs
+    only the sign of a score.
+    """
+    if not facts.blocks:
+        return VERDICT_LIMITS
+    return TABLE_LIMITS if facts.classes else VALUE_LIMITS
 
 
 def verdict(noise_to_signal: float, limits: tuple[float, ...] = VERDICT_LIMITS) -> str:

@@ -205,6 +205,8 @@ def evaluate(
         known = isinstance(data, str) and data in SOURCES
         data = LabelledRecords(_test_records(model, str(data))) if known else _table(model, data)
     shard, parties = data
+    if not len(shard.x):
+        raise InputError("there are no records to evaluate the model on: give at least one row with a label")
     found = np.concatenate([model.scores(block.x) for block in shard.blocks()])
     return measure_quality(
         found, shard.y, model.target, model.loss, parties=parties, threshold=threshold, positive=positive

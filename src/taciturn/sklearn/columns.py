@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from taciturn.data.encoding import Tally, scale_columns
 from taciturn.data.feature_mapping import mapped_rows, schema_shape
+from taciturn.data.frame_columns import read_column
 from taciturn.data.schema import Numeric, Schema
 from taciturn.data.table_cells import Column, Factorized, Table, TablePart, factorize
-from taciturn.errors import InputError
+from taciturn.errors import InputError, unknown_column
 from taciturn.types import Array
 
 NUMBERS, TEXTS, BOOLEANS = "numbers", "texts", "booleans"
@@ -23,7 +24,15 @@ NUMBERS, TEXTS, BOOLEANS = "numbers", "texts", "booleans"
 def is_frame(X: Any) -> bool:
     """Return whether X is a data frame, of pandas or another library, whose columns have names."""
     names = getattr(X, "columns", None)
-    return names is not None and all(isinstance(name, str) for name in names)
+    if names is None:
+        return False
+    found = list(names)
+    if any(isinstance(name, tuple) for name in found):
+        raise InputError("X has several levels of column names: give every column one name, a text")
+    for place, name in enumerate(found):
+        if name in found[:place]:
+            raise InputError(f"columns {found.index(name) + 1} and {place + 1} of X have the same name")
+    return all(isinstance(name, str) for name in found)
 
 
 def column_kinds(X: Any, numeric: Container[str], textual: Container[str]) -> dict[str, str]:
@@ -72,8 +81,14 @@ def frame_table(X: Any, kinds: Mapping[str, str]) -> Table:
     """
     for name in kinds:
         if name not in X.columns:
-            raise InputError(f"X has no column '{name}', which was declared: its columns are {', '.join(X.columns)}")
-    return _table({name: _column(X[name], kind == NUMBERS) for name, kind in kinds.items()}, len(X))
+            raise unknown_column(name, map(str, X.columns), "X")
+    return _table({name: _column(name, X[name], kind == NUMBERS) for name, kind in kinds.items()}, len(X))
+
+
+def owner_texts(X: Any, name: str) -> list[str | None]:
+    """Return a column that names agents or units as `taciturn.run` reads it; None where it names none."""
+    column = read_column(X[name]) or _column(name, X[name], False)
+    return column.texts()
 
 
 def cell_text(value: Any) -> str | None:
@@ -89,14 +104,51 @@ def cell_text(value: Any) -> str | None:
     return str(value).lower() if isinstance(value, bool | np.bool_) else str(value)
 
 
-def refuse_missing(table: Table, kinds: Mapping[str, str]) -> None:
-    """Raise InputError if a column of numbers has a cell that is none; only a schema says what replaces it."""
-    for name, kind in kinds.items():
+def refuse_missing(table: Table, kinds: Mapping[str, str], declared: Container[str]) -> None:
+    """Raise InputError if a column of numbers has a cell that is none; only a schema says what replaces it.
+
+    Only declared names are shown: those of a file without a header are its first record.
+    """
+    for place, (name, kind) in enumerate(kinds.items(), 1):
         if kind == NUMBERS and not np.isfinite(table.column(name).numbers()).all():
+            which = f"'{name}'" if name in declared else place
             raise InputError(
-                f"column '{name}' of X has a missing or infinite value, or a text: fill it with a number of your "
+                f"column {which} of X has a missing or infinite value, or a text: fill it with a number of your "
                 "choice, or declare by schema what replaces it"
             )
+
+
+def refuse_unreadable(what: str, given: Any, dimensions: int) -> None:
+    """Raise InputError where an argument of `fit` is of such a kind that scikit-learn's refusal would show cells.
+
+    Those are texts in place of numbers, complex numbers and another number of dimensions. Our error is raised after
+    theirs was dropped, so that no traceback has it as its cause.
+    """
+    if given is None or hasattr(given, "toarray"):
+        return
+    try:
+        numbers = np.asarray(given)
+    except (TypeError, ValueError):  # rows of several lengths, which scikit-learn refuses in its own words
+        return
+    if numbers.dtype.kind == "c":
+        raise InputError(f"{what} holds complex numbers. Complex data not supported: give real numbers")
+    if numbers.ndim < dimensions:
+        raise InputError(
+            f"{what} has the shape {numbers.shape}: it must have {dimensions} dimensions. Reshape your data"
+        )
+    if numbers.dtype.kind in "OUS" and not _converts(numbers):
+        raise InputError(f"{what} has texts that are not numbers: convert them, or give a data frame")
+
+
+def _converts(cells: NDArray[Any]) -> bool:
+    """Return whether no cell is a text that is not a number; scikit-learn says of other objects only their type."""
+    try:
+        cells.astype(np.float64)
+    except TypeError:
+        return True
+    except ValueError:
+        return False
+    return True
 
 
 def raw_rows(table: Table) -> NDArray[np.float64]:
@@ -165,12 +217,16 @@ class Encoder:
         return (a[:, None] * scaled).T, constants + w[-1] if self.intercept else constants
 
 
-def _column(values: Any, numbers: bool) -> Column:
-    if numbers and (_is_number(values.dtype) or np.asarray(values).dtype.kind == "b"):
-        return Column(_floats(values))
-    cells = np.asarray(values, dtype=object).tolist()
-    plain = all(type(cell) is str for cell in cells)
-    return Column(factorize(cells if plain else map(cell_text, cells)))
+def _column(name: str, values: Any, numbers: bool) -> Column:
+    try:
+        if numbers and (_is_number(values.dtype) or np.asarray(values).dtype.kind == "b"):
+            return Column(_floats(values))
+        cells = np.asarray(values, dtype=object).tolist()
+        plain = all(type(cell) is str for cell in cells)
+        return Column(factorize(cells if plain else map(cell_text, cells)))
+    except Exception:
+        pass
+    raise InputError(f"column '{name}' of X cannot be read: convert its values to numbers or texts")
 
 
 def _is_number(dtype: Any) -> bool:

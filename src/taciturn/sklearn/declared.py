@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from taciturn.data.schema import Categorical, Numeric, Schema, class_weights, distinct_names, read_schema
 from taciturn.data.table_cells import Table
-from taciturn.errors import InputError, shown, unknown_name
+from taciturn.errors import InputError, shown, unknown_column
 from taciturn.sklearn.columns import BOOLEANS, TEXTS, cell_text
 from taciturn.types import Range
 
@@ -52,6 +52,7 @@ def declared_bounds(given: Any, width: int, names: Sequence[str] | None) -> NDAr
     array([[0., 1.],
            [0., 1.]])
     """
+    named = names if isinstance(given, Mapping) else None  # names of a frame are shown only if they were declared
     if isinstance(given, Mapping):
         given = _in_order(given, names)
     try:
@@ -60,11 +61,11 @@ def declared_bounds(given: Any, width: int, names: Sequence[str] | None) -> NDAr
         pairs = np.empty(0)
     if pairs.shape not in ((2,), (width, 2)):
         raise InputError(
-            f"bounds is {given!r}: it must be (low, high) for all features, or such a pair for each of the {width}"
+            f"bounds is {shown(given)}: it must be (low, high) for all features, or such a pair for each of the {width}"
         )
     pairs = np.broadcast_to(pairs, (width, 2)).copy()
     for feature, (low, high) in enumerate(pairs):
-        _check_pair(f"bounds of feature {feature if names is None else names[feature]}", low, high)
+        _check_pair(f"bounds of feature {feature}" if named is None else f"bounds of '{named[feature]}'", low, high)
     return pairs
 
 
@@ -104,13 +105,16 @@ def declared_categories(given: Any) -> dict[str, Categorical]:
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise InputError(f"categories is {given!r}: it must be a dict with the values of each column by its name")
+        raise InputError(f"categories is {shown(given)}: it must be a dict with the values of each column by its name")
     found: dict[str, Categorical] = {}
     for name, values in given.items():
         where = f"categories of column '{name}'"
         if isinstance(values, str) or not np.iterable(values):
-            raise InputError(f"{where} is {values!r}: it must be a list of its values")
-        found[name] = Categorical(str(name), distinct_names(where, [cell_text(value) or "" for value in values]))
+            raise InputError(f"{where} is {shown(values)}: it must be a list of its values")
+        texts = [cell_text(value) or "" for value in values]
+        if len(set(texts)) < len(texts):  # it may be a column of records, so the value is not shown
+            raise InputError(f"{where} holds one value twice: list every category once")
+        found[name] = Categorical(str(name), distinct_names(where, texts))
     return found
 
 
@@ -137,7 +141,7 @@ def categorical_rules(
     """
     for name in declared:
         if name not in kinds:
-            raise InputError(f"categories: {unknown_name('column', name, kinds)}")
+            raise InputError(f"categories: {unknown_column(name, kinds, 'X')}")
     rules = dict(declared)
     for name, kind in kinds.items():
         if kind == BOOLEANS and name not in rules:
@@ -145,7 +149,8 @@ def categorical_rules(
         elif kind == TEXTS and name not in rules:
             if observed is None:
                 why = "which values occur among the records is private"
-                raise undeclared(f"categories['{name}']", budget, why)
+                place = list(kinds).index(name) + 1
+                raise undeclared(f"categories of column {place} of X", budget, why)
             rules[name] = _observed_categories(observed, name)
     return rules
 
@@ -154,7 +159,7 @@ def _observed_categories(table: Table, name: str) -> Categorical:
     """Return the values that occur in a column, sorted; only for training without privacy."""
     found = tuple(sorted(text for text in table.column(name).factorized.names if text is not None))
     if not found:
-        raise InputError(f"column '{name}' of X has no value: leave it out, or declare its categories")
+        raise InputError("a column of texts of X has no value: leave it out, or declare its categories")
     return Categorical(name, found)
 
 
@@ -191,9 +196,12 @@ def classes_in_type_of(names: Sequence[str], y: NDArray[Any]) -> NDArray[Any]:
 def declared_range(given: Any) -> Range:
     """Return the range of a regressor's label from a pair (low, high)."""
     try:
-        low, high = map(float, given)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"label_bounds is {given!r}: it must be (low, high)") from error
+        pair = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError):  # its message may show a record that was given by mistake
+        pair = np.empty(0)
+    if pair.shape != (2,):
+        raise InputError(f"label_bounds is {shown(given)}: it must be (low, high)")
+    low, high = pair.tolist()
     _check_pair("label_bounds", low, high)
     return Range(low, high)
 
@@ -214,9 +222,8 @@ def class_numbers(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
     """
     numbers = {label: number for number, label in enumerate(classes)}
     labels, inverse = np.unique(y, return_inverse=True)
-    for label in labels:
-        if label not in numbers:
-            raise unknown_name("class", label, map(str, classes))
+    if any(label not in numbers for label in labels):
+        raise InputError(f"y has a label that is no class: the classes are {', '.join(map(str, classes))}")
     return np.array([numbers[label] for label in labels], dtype=np.intp)[inverse]
 
 
@@ -284,10 +291,11 @@ def _in_order(given: Mapping[str, object], names: Sequence[str] | None) -> list[
         raise InputError("bounds are given by name, but the features have no names: give a data frame, or pairs")
     for name in given:
         if name not in names:
-            raise InputError(f"bounds: {unknown_name('feature', name, names)}")
-    for name in names:
-        if name not in given:
-            raise InputError(f"bounds has no feature '{name}': give (low, high) for every feature")
+            raise InputError(f"bounds: {unknown_column(name, names, 'X')}")
+    if missing := len(set(names) - set(given)):
+        raise InputError(
+            f"bounds lacks {missing} of the {len(names)} columns of numbers of X: give (low, high) for every one"
+        )
     return [given[name] for name in names]
 
 

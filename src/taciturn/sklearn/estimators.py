@@ -15,6 +15,7 @@ from taciturn.data.feature_maps import NONE
 from taciturn.data.schema import Schema
 from taciturn.errors import InputError
 from taciturn.objectives.losses import Softmax
+from taciturn.sklearn.columns import refuse_unreadable
 from taciturn.sklearn.declared import (
     class_numbers,
     classes_in_type_of,
@@ -70,8 +71,8 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         The regulariser: the sum of squares, or of absolute values, of the coefficients of features scaled to [-1, 1]
         and of the intercept. With bins: of the parameters of scaled levels.
     alpha : float, default=1e-6
-        Weight of the penalty relative to the mean loss. With bins and an infinite `total_epsilon`, a small fixed
-        ridge takes its place.
+        Weight of the penalty relative to the mean loss. With bins and an infinite `total_epsilon`, a ridge chosen by
+        cross-validation takes its place.
     fit_intercept : bool, default=True
         Whether the model has a constant.
     algorithm : str, default=None
@@ -288,7 +289,7 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
             raise undeclared("classes", self.total_epsilon, "which labels occur among the records is private")
         classes = np.unique(y if given is None else np.asarray(given))
         if len(classes) < 2:
-            raise InputError(f"there is only one class, {classes[0]}: a classifier needs at least two")
+            raise InputError("there is only one class: a classifier needs at least two")
         return classes
 
 
@@ -329,7 +330,7 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         and a label scaled to [0, 1], and of the intercept. With bins: of the parameters of scaled levels.
     alpha : float, default=1e-6
         Weight of the penalty relative to half the mean squared error. With bins and an infinite `total_epsilon`, a
-        small fixed ridge takes its place.
+        ridge chosen by cross-validation takes its place.
     algorithm : str, default=None
         The training algorithm, as for `taciturn run`; None: the planner chooses. Some algorithms, such as "hidden",
         have only simulated noise and need a `random_state`.
@@ -451,6 +452,7 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
             The fitted estimator.
         """
         schema = self._declared_schema()
+        refuse_unreadable("y", y, 1)
         X, y, agents, groups, weights = self._select(X, y, agents, groups, sample_weight, schema)
         records = self._read(X, y, schema, y_numeric=True)
         owners = self._owners(X, agents, groups, schema)

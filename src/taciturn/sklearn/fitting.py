@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -105,11 +105,18 @@ def study_settings(given: Mapping[str, object]) -> Settings:
     return resolve({"data": "table", "averages": False} | {k: v for k, v in given.items() if v is not None})
 
 
-def assign_parties(agents: Any, rows: int) -> Partition:
-    """Return which party holds which rows: the named ones, or a single one if `agents` is None."""
+def assign_parties(agents: Any, rows: int, declared: Sequence[str] = ()) -> Partition:
+    """Return which party holds which rows: the named ones, or a single one if `agents` is None.
+
+    If the parties are declared, all of them exist, also those without rows, and all names are among them.
+    """
     if agents is None:
         return Partition(agent_names(1), [np.arange(rows)])
-    return partition_by_name(*_encode_names("agents", "party", agents, rows))
+    names, of = _encode_names("agents", "party", agents, rows)
+    if declared:
+        places = np.array([declared.index(name) for name in names], dtype=np.int32)
+        return partition_by_name(list(declared), places[of])
+    return partition_by_name(names, of)
 
 
 def privacy_units(groups: Any, rows: int, max_records: Any) -> PrivacyUnits:

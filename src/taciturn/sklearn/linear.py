@@ -20,7 +20,7 @@ from taciturn.data.encoding import Tally, read_weights
 from taciturn.data.feature_maps import NONE
 from taciturn.data.schema import ColumnRule, Schema
 from taciturn.data.table_cells import Table
-from taciturn.errors import InputError, unknown_name
+from taciturn.errors import InputError, missing_header, unknown_column
 from taciturn.settings import Settings
 from taciturn.settings.rules import real
 from taciturn.sklearn.columns import (
@@ -30,7 +30,9 @@ from taciturn.sklearn.columns import (
     column_kinds,
     frame_table,
     is_frame,
+    owner_texts,
     refuse_missing,
+    refuse_unreadable,
     schema_kinds,
 )
 from taciturn.sklearn.declared import (
@@ -74,6 +76,7 @@ class Owners(NamedTuple):
     agents: Any  # the party of each row; None: a single party
     groups: Any  # the unit of each row; None: identical rows are one record, whatever their weights
     max_records: int  # rows of one unit at one party that are used
+    names: tuple[str, ...] = ()  # of all parties, if they were declared
 
 
 class Records(NamedTuple):
@@ -120,20 +123,23 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         """Return whose rows they are: as given, or by the columns that the schema names."""
         most = self.max_records
         if schema is not None and schema.agent is not None:
-            agents = _named_column(X, schema.agent, "agents", agents)
-            for name in np.unique(np.asarray(agents, dtype=object).astype(str)) if schema.agents else ():
-                if name not in schema.agents:
-                    raise unknown_name(f"agent in column '{schema.agent}'", name, schema.agents)
+            _named_column(X, schema.agent, "agents", agents)
+            agents = np.array(owner_texts(X, schema.agent), dtype=object)
         if schema is not None and schema.unit is not None:
             groups, most = _named_column(X, schema.unit.column, "groups", groups), schema.unit.max_records
-        return Owners(agents, groups, most)
+        return Owners(agents, groups, most, () if schema is None else schema.agents)
 
     def _select(
         self, X: Any, y: Any, agents: Any, groups: Any, sample_weight: Any, schema: Schema | None
     ) -> tuple[Any, Any, Any, Any, NDArray[np.float64] | None]:
-        """Return the rows with their checked weights; without privacy, rows of weight 0 are left out."""
+        """Return the rows with their checked weights; without privacy, rows of weight 0 are left out.
+
+        Rows whose agent or unit a schema's columns do not name are left out too, as in `taciturn.run`.
+        """
         if self._private and self.random_state is not None and self._system_noise:
             raise InputError(RESEEDED)
+        if schema is not None and (schema.agent or schema.unit):
+            X, y, sample_weight = _owned(X, y, sample_weight, schema)
         if schema is not None and schema.weight is not None:
             column = schema.weight.column
             _named_column(X, column, "sample_weight", sample_weight)
@@ -142,6 +148,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         elif sample_weight is None:
             return X, y, agents, groups, None
         else:
+            refuse_unreadable("sample_weight", sample_weight, 0)
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if self._private or weights is None or weights.all():
             return X, y, agents, groups, weights
@@ -174,11 +181,12 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             if schema is not None or declared or set(kinds.values()) != {NUMBERS}:
                 table = self._frame(X, kinds, reset=True)
                 if schema is None:
-                    refuse_missing(table, kinds)
+                    refuse_missing(table, kinds, (*named, *declared))
                 return Records(table, check_X_y(np.zeros((table.rows, 1)), y, **checks)[1], kinds, True, schema)
         if schema is not None or declared:
             what = "categories" if schema is None else "schema"
             raise InputError(f"{what} declares columns by name: X must be a data frame")
+        refuse_unreadable("X", X, 2)
         x, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64, **checks)
         table = array_table(_dense(x), getattr(self, "feature_names_in_", None))
         return Records(table, y, dict.fromkeys(table.columns, NUMBERS), False, None)
@@ -192,7 +200,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
     def _fit(self, records: Records, labels: NDArray[Any], target: Target, loss: str, owners: Owners) -> Array:
         """Train, record the cost, and return the parameters of the features, [J, K]."""
         rows = records.table.rows
-        parties = assign_parties(owners.agents, rows)
+        parties = assign_parties(owners.agents, rows, owners.names)
         settings = self._settings(max(rows, records.total), loss, len(parties.names))
         bounds = self._bounds(records)
         encoder = self._encoder(records, bounds, settings)
@@ -338,6 +346,13 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
     def _table(self, X: Any) -> Table:
         if not self._framed:
+            refuse_unreadable("X", X, 2)
+            fitted = getattr(self, "feature_names_in_", None)
+            if fitted is not None and is_frame(X) and list(X.columns) != list(fitted):
+                raise InputError(
+                    "X does not have the columns with which the model was fitted, in their order: "
+                    f"feature_names_in_ lists them{missing_header(X.columns)}"
+                )
             x = _dense(validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False))
             return array_table(x, tuple(rule.name for rule in self.schema_.columns))
         if not is_frame(X):
@@ -346,7 +361,9 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         if not table.rows:
             raise InputError("X has no rows: there must be at least one")
         if self.schema is None:
-            refuse_missing(table, schema_kinds(self.schema_))
+            declared = (self.bounds, self.categories)
+            known = [name for names in declared if isinstance(names, Mapping) for name in names]
+            refuse_missing(table, schema_kinds(self.schema_), known)
         return table
 
     def _forget_coefficients(self) -> None:
@@ -366,9 +383,31 @@ def _named_column(X: Any, name: str, argument: str, given: Any) -> Any:
     """Return a column of X that the schema names in place of an argument of `fit`."""
     if given is not None:
         raise InputError(f"{argument} is given, but the schema names the column '{name}' for it: leave {argument} None")
-    if not is_frame(X) or name not in X.columns:
-        raise InputError(f"X has no column '{name}', which the schema names for {argument}")
+    if not is_frame(X):
+        raise InputError("schema declares columns by name: X must be a data frame")
+    if name not in X.columns:
+        raise InputError(f"{unknown_column(name, X.columns, 'X')}; the schema names it for {argument}")
     return X[name]
+
+
+def _owned(X: Any, y: Any, sample_weight: Any, schema: Schema) -> tuple[Any, Any, Any]:
+    """Return the rows whose agent and unit the columns name that the schema gives for them."""
+    columns = [(schema.agent, schema.agents)] if schema.agent else []
+    columns += [(schema.unit.column, ())] if schema.unit else []
+    kept = np.ones(len(X), np.bool_)
+    for column, known in columns:
+        _named_column(X, column, "agents or groups", None)
+        kept &= [name is not None and (not known or name in known) for name in owner_texts(X, column)]
+    if kept.all():
+        return X, y, sample_weight
+    if not kept.any():
+        raise InputError("no row of X has an agent and a unit that the schema allows")
+    warnings.warn(
+        f"{int((~kept).sum())} of {len(X)} rows were left out: their agent or unit is missing, or not in the schema",
+        stacklevel=5,
+    )
+    rows = np.flatnonzero(kept)
+    return _rows(X, rows), _rows(y, rows), _rows(sample_weight, rows)
 
 
 def _rows(given: Any, rows: NDArray[np.intp]) -> Any:

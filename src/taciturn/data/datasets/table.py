@@ -92,7 +92,7 @@ def load(options: DataOptions) -> Dataset:
         notes=notes,
         allocator=allocator,
     )
-    return replace(dataset, held_out=counts)
+    return replace(dataset, held_out=counts, rows=rows.read)
 
 
 def _partition(rows: EncodedTable) -> Partition:
@@ -165,7 +165,7 @@ class EncodedTable:
         self, table: TableFiles, schema: Schema, options: DataOptions, allocator: ArrayAllocator, test: bool = False
     ) -> None:
         self.schema, self.options, target = schema, options, schema.target
-        self.agents, self._units, self._tally, self.rows = RowGroups(), RowGroups(), Tally(), 0
+        self.agents, self._units, self._tally, self.rows, self.read = RowGroups(), RowGroups(), Tally(), 0, 0
         named = not test and names_agents(options, schema)
         self._by_file = named and not schema.agent
         self._agent = schema.agent if named else None
@@ -213,6 +213,7 @@ class EncodedTable:
         for part in chunk.parts:
             broken = [f"line {n} of {part.file}" for n in part.broken]
             self._tally.add_places("", LEFT_OUT, len(broken), broken)
+            self.read += part.rows + len(broken)
         if not chunk.rows:
             return
         x = scale_columns(chunk, self.schema, self._tally)
