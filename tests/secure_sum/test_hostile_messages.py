@@ -16,6 +16,7 @@ from taciturn.errors import PrivacyViolation
 from taciturn.federation.messages import message_kind
 from taciturn.secure_sum.epoch import (
     AnnouncedEpoch,
+    BoxesUnopened,
     EpochRules,
     make_deliveries,
     make_directory,
@@ -32,6 +33,8 @@ from taciturn.secure_sum.epoch_messages import (
     EpochRequest,
     HeldShares,
     Roll,
+    UnopenedBoxes,
+    box_size,
 )
 from taciturn.secure_sum.opening import WrongShares
 from taciturn.secure_sum.shamir import PRIME, element_bytes
@@ -63,6 +66,7 @@ MESSAGES: list[SumMessage] = [
     Deal(1, 0, 1, (2, 3), bytes(2 * 176)),
     BoxDelivery(1, 0, 1, (2, 3), bytes(2 * 176)),
     HeldShares(1, 0, bytes(64)),
+    UnopenedBoxes(1, 0, (2, 4)),
     Roll(0, (1, 2), bytes(128)),
     QUESTION,
     MaskedUpload(1, 0, 1, bytes(20), bytes(64)),
@@ -272,12 +276,16 @@ def test_boxes_that_break_a_rule_are_refused() -> None:
         rules[1].keep(dealt[1][0], boxes[2])
     with pytest.raises(SumRefused, match="not those of all other sites"):
         rules[1].keep(dealt[1][0], replace(mine, senders=(2, 3, 4), boxes=mine.boxes[: 3 * size]).to_bytes())
-    with pytest.raises(SumRefused, match="box of site 2 is not signed by it"):
+    with pytest.raises(SumRefused, match="box of site 2 for site 1 is not signed by it"):
         rules[1].keep(dealt[1][0], replace(mine, boxes=second + first + mine.boxes[2 * size :]).to_bytes())
     for plain in (bytes(32) + PRIME.to_bytes(32, "big"), b"\xff" * 64):  # a colluder deals what is not in the field
         box = rules[2]._box(directory, 1, plain)
         with pytest.raises(SumRefused, match="box of site 2 does not open or does not hold field elements"):
             rules[1].keep(dealt[1][0], replace(mine, boxes=box + mine.boxes[size:]).to_bytes())
+    bad = rules[3]._box(directory, 1, b"\xff" * 64)
+    with pytest.raises(BoxesUnopened, match="the boxes of sites 2, 3 do not open or do not hold") as refused:
+        rules[1].keep(dealt[1][0], replace(mine, boxes=box + bad + mine.boxes[2 * size :]).to_bytes())
+    assert refused.value.dealers == (2, 3)
     kept, held = rules[1].keep(dealt[1][0], boxes[1])
     assert rules[1].keep(kept, boxes[1]) == (kept, held)
 
@@ -290,6 +298,11 @@ def test_what_sites_send_for_an_epoch_is_checked_at_the_server_site_by_site() ->
         (theirs.to_bytes(), "announcement of site 1 names another site or another epoch"),
         (replace(mine, epoch=1).to_bytes(), "announcement of site 1 names another site or another epoch"),
         (replace(mine, signature=theirs.signature).to_bytes(), "announcement of site 1 is not signed by the identity"),
+        (
+            _announcement(1, announced[1][0], mine.box, bytes(32) + mine.keys[32:]).to_bytes(),
+            "not canonical or is of small",
+        ),
+        (_announcement(1, announced[1][0], bytes(32), mine.keys).to_bytes(), "site 1 announced a key that is not"),
     ):
         with pytest.raises(SumRefused, match=reason):
             read_announcement(study, request, 1, data)
@@ -298,8 +311,13 @@ def test_what_sites_send_for_an_epoch_is_checked_at_the_server_site_by_site() ->
     directory = directory_of(study, {site: data for site, (_, data) in announced.items()})
     dealt = {site: one.deal(announced[site][0], directory.to_bytes()) for site, one in rules.items()}
     with pytest.raises(SumRefused, match="boxes of site 1 are not for this cohort"):
-        read_deal(directory, 1, dealt[2][1])
-    some = {site: read_deal(directory, site, data) for site, (_, data) in dealt.items() if site not in (2, 3)}
+        read_deal(study, directory, 1, dealt[2][1])
+    ours = Deal.from_bytes(dealt[1][1])
+    other = ours.box_for(3) + ours.box_for(2) + ours.boxes[2 * box_size(1) :]
+    for boxes_of_one in (bytes(len(ours.boxes)), other):  # not signed, and signed for another receiver
+        with pytest.raises(SumRefused, match="box of site 1 for site 2 is not signed by it under this directory"):
+            read_deal(study, directory, 1, replace(ours, boxes=boxes_of_one).to_bytes())
+    some = {site: read_deal(study, directory, site, data) for site, (_, data) in dealt.items() if site not in (2, 3)}
     with pytest.raises(SumRefused, match="sites 2, 3 did not share secrets: begin another epoch without them"):
         make_deliveries(directory, some)
     boxes = deliveries_of(directory, {site: data for site, (_, data) in dealt.items()})
@@ -307,6 +325,13 @@ def test_what_sites_send_for_an_epoch_is_checked_at_the_server_site_by_site() ->
     for data in (held[2], replace(HeldShares.from_bytes(held[1]), signature=bytes(64)).to_bytes()):
         with pytest.raises(SumRefused, match="signature of site 1 is not of this directory"):
             read_held(study, directory, 1, data)
+    with pytest.raises(BoxesUnopened, match="the box of site 4 does not open") as complaint:
+        read_held(study, directory, 1, UnopenedBoxes(1, 0, (4,)).to_bytes())
+    assert complaint.value.dealers == (4,)
+    for wrong in (UnopenedBoxes(2, 0, (4,)), UnopenedBoxes(1, 1, (4,)), UnopenedBoxes(1, 0, (4, 9))):
+        with pytest.raises(SumRefused, match="the complaint of site 1 is not about this cohort") as refused:
+            read_held(study, directory, 1, wrong.to_bytes())
+        assert not isinstance(refused.value, BoxesUnopened)
     with pytest.raises(SumRefused, match="sites 2, 3, 4, 5 did not sign: begin another epoch without them"):
         make_roll(directory, {1: read_held(study, directory, 1, held[1])})
 
