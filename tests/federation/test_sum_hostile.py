@@ -37,6 +37,7 @@ from taciturn.secure_sum.epoch_messages import (
     box_size,
 )
 from taciturn.secure_sum.masking import pack, unpack
+from taciturn.secure_sum.shamir import PRIME, element_bytes, read_elements
 from taciturn.secure_sum.slot_messages import AliveRequest, MaskedUpload, RevealedShares, ShareRequest, SumQuestion
 from taciturn.types import Array
 from tests.federation.helpers import EXPERIMENT, Local
@@ -458,3 +459,30 @@ def test_wrong_shares_are_left_out_where_others_are_there(tmp_path: Path) -> Non
             pass
     check_sums(federation, study)
     assert study.attempts == 3
+    found = [(line["site"], line["round"], line["dealers"]) for line in noted(study, "wrong shares")]
+    assert found == [("s3", t, ["s1"]) for t in (1, 2, 3)]
+
+
+def test_two_wrong_helpers_are_found_with_the_shares_of_those_that_were_not_asked_yet(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nine sites, two of which may collude: tau is 6, so eight are asked at first, and the ninth if they disagree."""
+    names = tuple(f"s{n}" for n in range(1, 10))
+    federation = make_sums(tmp_path, {"study": {"missing": 2, "colluders": 2, "rounds": 2}}, names=names, rows=4)
+
+    def lying(site: str, message: Question, data: bytes) -> bytes:
+        reply = wire.decode_reply(data, SUM_LIMIT)
+        if step_of(message) != wire.REVEAL or site not in ("s2", "s4") or not isinstance(reply, SumAnswer):
+            return data
+        shares = RevealedShares.from_bytes(reply.data)
+        moved = [(value + int(site[1:])) % PRIME for value in read_elements(shares.shares)]
+        return wire.encode(reply._replace(data=replace(shares, shares=b"".join(map(element_bytes, moved))).to_bytes()))
+
+    with federation.agents() as agents:
+        exchange, study = Local(agents, forge=lying), federation.summing()
+        assert study.run(exchange) == FINISHED
+    check_sums(federation, study)
+    assert study.attempts == 2
+    found = [(line["site"], line["round"]) for line in noted(study, "wrong shares")]
+    assert found == [("s2", 1), ("s4", 1), ("s2", 2)]  # then they are asked last: seven are left, and eight are asked
+    assert "the shares that s4 sent do not agree with those of the others, for the secrets of s1, s2" in caplog.text

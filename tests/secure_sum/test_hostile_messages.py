@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from taciturn.errors import PrivacyViolation
 from taciturn.federation.messages import message_kind
+from taciturn.secure_sum import opening as opening_module
 from taciturn.secure_sum.epoch import (
     AnnouncedEpoch,
     BoxesUnopened,
@@ -36,7 +38,7 @@ from taciturn.secure_sum.epoch_messages import (
     UnopenedBoxes,
     box_size,
 )
-from taciturn.secure_sum.opening import WrongShares
+from taciturn.secure_sum.opening import OpenedSum, WrongShares
 from taciturn.secure_sum.shamir import PRIME, element_bytes
 from taciturn.secure_sum.slot import SlotRecord, SlotRules
 from taciturn.secure_sum.slot_messages import (
@@ -417,3 +419,50 @@ def _parts(data: bytes) -> tuple[dict[str, Any], bytes]:
 def _joined(header: dict[str, Any], body: bytes) -> bytes:
     text = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
     return MAGIC + len(text).to_bytes(4, "big") + text + body
+
+
+def opened_with(sites: int, colluders: int, liars: dict[int, Callable[[int, int], int]]) -> OpenedSum:
+    """Open a sum with the shares of everybody; a liar's shares are changed by the number of the dealer and itself."""
+    made = group(study_of(sites, colluders, sites - 1), slots=1)
+    question, y = made.question(0), numbers_of(made)
+    opening = made.opening(question)
+    masked = opening.add(
+        {site: opening.read_upload(site, made.members[site].upload(question, y[site])) for site in question.roster}
+    )
+    request = opening.share_request(masked.alive, {})
+    answers = {site: opening.read_shares(site, made.members[site].reveal(request)) for site in question.roster}
+    for liar, change in liars.items():
+        answers[liar] = [(change(dealer, share)) % PRIME for dealer, share in enumerate(answers[liar], 1)]
+    opened = opening.open(masked, answers)
+    assert np.array_equal(opened.total, sum(y.values()))
+    return opened
+
+
+def test_as_many_liars_as_may_collude_are_found_among_many_helpers() -> None:
+    """Of 40 sites with tau = 23 the shares of everybody are a code that corrects eight errors."""
+    liars = {2: random_share, 3: random_share, 17: random_share, 39: random_share, 40: random_share}
+    everybody = tuple(range(1, 41))
+    assert opened_with(40, 5, liars).disputed == dict.fromkeys(liars, everybody)
+
+
+def test_liars_who_change_the_shares_of_different_dealers_are_found() -> None:
+    liars = {
+        2: lambda dealer, share: share + (dealer <= 4),
+        5: lambda dealer, share: share + 2 * (dealer >= 4),
+        10: lambda dealer, share: share + 3 * (dealer == 9),
+    }
+    expected = {2: (1, 2, 3, 4), 5: (4, 5, 6, 7, 8, 9, 10, 11, 12), 10: (9,)}
+    assert opened_with(12, 3, liars).disputed == expected
+
+
+def random_share(dealer: int, share: int) -> int:
+    return secrets.randbelow(PRIME)
+
+
+def test_the_search_for_liars_ends_where_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+    real = opening_module.lagrange_weights
+    monkeypatch.setattr(opening_module, "lagrange_weights", lambda points: tried.append(1) or real(points))
+    with pytest.raises(WrongShares, match="more than 5 sites are affected, so a helper sent wrong shares"):
+        opened_with(40, 5, dict.fromkeys(range(1, 19), random_share))
+    assert len(tried) < 2 * opening_module.SUBSETS_TRIED

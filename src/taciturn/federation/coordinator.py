@@ -483,7 +483,7 @@ class Coordinator(ABC):
         ----------
         event : str
             ready, missing, refused, rejected, round, evaluated, evaluation lost, evaluation skipped, epoch, epoch
-            lost, slot lost, waiting, left out, closed or not closed.
+            lost, slot lost, wrong shares, waiting, left out, closed or not closed.
         fields
             The site, the round, the reason, ..., as JSON.
         """

@@ -25,6 +25,7 @@ from taciturn.federation import messages as wire
 from taciturn.federation import server_state, validation
 from taciturn.federation.coordinator import Backoff, Coordinator, SlotTotals, StudyProgress
 from taciturn.federation.exchange import Exchange
+from taciturn.federation.logs import LOG
 from taciturn.federation.messages import Refusal, SumRequest, SumRoundRequest
 from taciturn.federation.run_folder import RoundLine, read_rounds, record_round
 from taciturn.federation.sum_state import EpochFile, SlotAttempt, SumFiles, SumState
@@ -69,6 +70,7 @@ class SumCoordinator(Coordinator):
     masked: MaskedSum | None = None  # the sum of its uploads, once their set is decided
     asked: set[str] = field(init=False)  # the slots that sites were asked to upload in
     begun: set[str] = field(default_factory=set)  # sites that know that the epoch has begun
+    doubtful: Counter[str] = field(default_factory=Counter)  # sites -> slots in which they sent wrong shares
     disputes: set[tuple[int, int]] = field(default_factory=set)  # dealers, and receivers whose boxes do not open
     _gone: set[str] = field(default_factory=set)  # sites that this round has lost
     _rejected: dict[str, str] = field(default_factory=dict)  # in this round: site -> reason
@@ -350,9 +352,31 @@ class SumCoordinator(Coordinator):
         helpers = self._helpers(attempt.question, self._present(ready, alive))
         most = opening.threshold + SPARE_HELPERS
         for some in (helpers[:most], helpers[most:]):
-            if len(answers) < opening.threshold:
-                answers |= self._ask(exchange, dict.fromkeys(some, request), wire.REVEAL, t, opening.read_shares)
-        return opening.open(masked, answers)
+            answers |= self._ask(exchange, dict.fromkeys(some, request), wire.REVEAL, t, opening.read_shares)
+            try:
+                opened = opening.open(masked, answers)
+            except (SlotLost, WrongShares):
+                if some == helpers[most:] or not helpers[most:]:
+                    raise
+            else:
+                self._note_wrong_shares(attempt, opened)
+                return opened
+        raise AssertionError("the last helpers give a sum or an error")
+
+    def _note_wrong_shares(self, attempt: SlotAttempt, opened: OpenedSum) -> None:
+        """Record whose shares did not agree with those that opened the sum; others are asked before them from now on.
+
+        One of them may be innocent, if their dealer dealt wrong shares, or if several helpers lie together.
+        """
+        names = self.agreement.terms.agents
+        for helper, dealers in sorted(opened.disputed.items()):
+            site, whose = names[helper - 1], [names[dealer - 1] for dealer in dealers]
+            self.doubtful[site] += 1
+            self.log_event("wrong shares", site=site, round=attempt.question.round, slot=attempt.slot, dealers=whose)
+            LOG.warning(
+                "slot %s: the shares that %s sent do not agree with those of the others, for the secrets of %s",
+                *(attempt.slot, site, ", ".join(whose)),
+            )
 
     def _collect(
         self, exchange: Exchange, opening: SlotOpening, attempt: SlotAttempt, ready: Sequence[str]
@@ -461,9 +485,12 @@ class SumCoordinator(Coordinator):
         return [site for site in ready if site not in self._gone and self._number(site) in numbers]
 
     def _helpers(self, question: SumQuestion, sites: list[str]) -> list[str]:
-        """Return the sites to ask for shares, in another order in each slot, so that they share the work."""
+        """Return the sites to ask for shares, in another order in each slot, so that they share the work.
+
+        Those that have sent wrong shares come last.
+        """
         turn = question.slot % max(1, len(sites))
-        return sites[turn:] + sites[:turn]
+        return sorted(sites[turn:] + sites[:turn], key=lambda site: self.doubtful[site])
 
     def _next_slot(self, directory: Directory) -> int:
         """Return the first slot of an epoch that no site was asked to upload in."""
