@@ -140,7 +140,9 @@ class Crew:
         read = {site: read_announcement(self.study, request, site, data) for site, data in announced.items()}
         self.directory = directory = make_directory(self.study, read)
         dealt = {site: one(wire.DEAL, directory.to_bytes()) for site, one in ask.items()}
-        boxes = make_deliveries(directory, {site: read_deal(directory, site, data) for site, data in dealt.items()})
+        boxes = make_deliveries(
+            directory, {site: read_deal(self.study, directory, site, data) for site, data in dealt.items()}
+        )
         held = {site: one(wire.KEEP, boxes[site]) for site, one in ask.items()}
         roll = make_roll(directory, {s: read_held(self.study, directory, s, data) for s, data in held.items()})
         for one in ask.values():

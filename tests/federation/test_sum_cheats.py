@@ -257,7 +257,7 @@ def puppets(made: Crew, keys: dict[int, Any]) -> Opened:
     """1 and 2: sites 2 to 6 are the server's, with these identities; site 1 is an honest agent."""
     made.members[1].agent.answer(wire.encode(Invitation(EXPERIMENT, made.federation.terms.digest)))
     victim, study, request = made.members[1], made.study, EpochRequest(0, 1)
-    gullible = Gullible(study.terms, study.experiment, study.parameters, study.identities)
+    gullible = Gullible(study.terms, study.experiment, study.parameters, study.identities, study.noise)
     everybody = frozenset(range(1, 7))
     rules = {site: EpochRules(gullible, site, keys[site], everybody) for site in range(2, 7)}
     announced: dict[int, Any] = {site: one.announce(0, 1) for site, one in rules.items()}
@@ -349,7 +349,7 @@ def test_different_directories_for_different_sites(tmp_path: Path) -> None:
         with pytest.raises(SiteRefused, match="shared its secrets under another directory of this epoch"):
             ask[1](wire.DEAL, second.to_bytes())
         boxes = deliveries_of(first, dealt)
-        with pytest.raises(SiteRefused, match="box of site 3 is not signed by it for this site and this directory"):
+        with pytest.raises(SiteRefused, match="box of site 3 for site 1 is not signed by it under this directory"):
             ask[1](wire.KEEP, boxes[1])
         with pytest.raises(SiteRefused, match="no epoch has begun at this site"):
             made.directory = first

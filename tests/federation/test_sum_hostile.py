@@ -16,8 +16,10 @@ import pytest
 
 from taciturn.federation import messages as wire
 from taciturn.federation.coordinator import FINISHED, site_events_path
+from taciturn.federation.identity import Identity
 from taciturn.federation.messages import MAGIC, Question, Refusal, RoundRequest, SumAnswer, SumRequest, SumRoundRequest
 from taciturn.federation.run_folder import read_rounds
+from taciturn.federation.sum_coordinator import SumCoordinator
 from taciturn.federation.sum_terms import SPARE_EPOCHS
 from taciturn.objectives.clipping import LARGEST_PARAMETER
 from taciturn.runs.folder import read_lines
@@ -31,9 +33,11 @@ from taciturn.secure_sum.epoch_messages import (
     EpochRequest,
     HeldShares,
     Roll,
+    UnopenedBoxes,
     box_size,
 )
 from taciturn.secure_sum.masking import pack, unpack
+from taciturn.secure_sum.shamir import PRIME, element_bytes, read_elements
 from taciturn.secure_sum.slot_messages import AliveRequest, MaskedUpload, RevealedShares, ShareRequest, SumQuestion
 from taciturn.types import Array
 from tests.federation.helpers import EXPERIMENT, Local
@@ -303,6 +307,11 @@ FORGERIES: dict[str, tuple[str, Callable[[str, bytes], bytes]]] = {
         wire.DEAL,
         lambda site, data: replace(Deal.from_bytes(data), epoch=77).to_bytes(),
     ),
+    "boxes that nobody signed": (
+        wire.DEAL,
+        lambda site, data: replace(Deal.from_bytes(data), boxes=bytes(len(Deal.from_bytes(data).boxes))).to_bytes(),
+    ),
+    "a complaint about everybody": (wire.KEEP, lambda site, data: UnopenedBoxes(3, 0, (1, 2, 4, 5, 6, 7)).to_bytes()),
     "another signature": (
         wire.KEEP,
         lambda site, data: replace(HeldShares.from_bytes(data), signature=bytes(64)).to_bytes(),
@@ -345,14 +354,36 @@ def test_one_site_that_sends_invalid_messages_is_left_out_and_the_others_go_on(t
     assert study.attempts == 3 and study.epoch.number <= 3
 
 
-def test_a_site_whose_boxes_do_not_open_is_named_by_those_who_got_them(tmp_path: Path) -> None:
-    """The coordinator cannot tell who is at fault, so its operator can leave the dealer out."""
+def test_a_site_with_keys_of_small_order_is_left_out_and_the_others_go_on(tmp_path: Path) -> None:
+    """The server would otherwise show the keys to honest sites, which refuse them."""
+    federation = make_sums(tmp_path, {"study": {"rounds": 2}}, rows=4)
+
+    def small(site: str, data: bytes) -> bytes:
+        one = Announcement.from_bytes(data)
+        bad = replace(one, keys=bytes(32) + one.keys[32:])
+        return replace(bad, signature=signer.sign(bad.statement(study.sums))).to_bytes()
+
+    with federation.agents() as agents:
+        exchange, study = Local(agents, forge=forging(wire.ANNOUNCE, small)), federation.summing()
+        signer = Identity.open(federation.site("s3").identity)
+        assert study.run(exchange) == FINISHED
+    check_sums(federation, study)
+    assert {line.get("site") for line in noted(study, "rejected", "refused")} == {"s3"}
+    assert [line.missing for line in read_rounds(study.folder)] == [["s3"]] * 2 and study.epoch.number == 0
+
+
+def noted(study: SumCoordinator, *kinds: str) -> list[dict[str, Any]]:
+    return [line for line in read_lines(site_events_path(study.folder)) if line["event"] in kinds]
+
+
+def spoiled_for(root: Path, receivers: tuple[int, ...]) -> SumCoordinator:
+    """Run a study in which site 3 deals some sites what is not in the field."""
 
     class Spoiling(EpochRules):
         def _box(self, directory: Directory, receiver: int, plain: bytes) -> bytes:
-            return super()._box(directory, receiver, b"\xff" * len(plain) if receiver == 1 else plain)
+            return super()._box(directory, receiver, b"\xff" * len(plain) if receiver in receivers else plain)
 
-    federation = make_sums(tmp_path, rows=4)
+    federation = make_sums(root, {"study": {"rounds": 3}}, rows=4)
     with federation.agents() as agents:
         exchange, study = Local(agents), federation.summing()
 
@@ -361,16 +392,33 @@ def test_a_site_whose_boxes_do_not_open_is_named_by_those_who_got_them(tmp_path:
             if step_of(message) == wire.DEAL and session is not None:
                 rules = session.epoch_rules  # type: ignore[union-attr]
                 session.epoch_rules = Spoiling(rules.study, rules.site, rules.signer, rules.verified)  # type: ignore[union-attr]
+            if step_of(message) == wire.UPLOAD:
+                exchange.since[site] += 1  # to connect again does not help who is left out
             return ""
 
         exchange.fault = spoil
-        while study.run(exchange) != FINISHED:
-            pass
+        assert study.run(exchange) == FINISHED
     check_sums(federation, study)
-    assert "the box of site 3 does not open or does not hold field elements" in str(
-        [line.get("reason") for line in read_lines(site_events_path(study.folder)) if line["event"] == "refused"]
-    )
-    assert all("s1" in line.missing for line in read_rounds(study.folder))
+    check_charges(federation, study, exchange)
+    return study
+
+
+def test_a_site_whose_boxes_do_not_open_at_one_other_is_named_by_it(tmp_path: Path) -> None:
+    """The coordinator cannot tell who is at fault, so its operator can leave the dealer out."""
+    study = spoiled_for(tmp_path, (1,))
+    (line,) = noted(study, "refused")
+    assert line["site"] == "s1"
+    assert line["reason"] == "the box of site 3 does not open or does not hold field elements"
+    assert all(line.missing == ["s1"] for line in read_rounds(study.folder))
+
+
+def test_a_dealer_whose_boxes_do_not_open_at_more_than_c_sites_is_left_out_and_they_are_not(tmp_path: Path) -> None:
+    study = spoiled_for(tmp_path, (1, 2))
+    assert noted(study, "refused") == []
+    (line,) = noted(study, "rejected")
+    assert line["site"] == "s3"
+    assert line["reason"] == "its boxes, or what it says about boxes, do not agree with s1, s2"
+    assert [line.missing for line in read_rounds(study.folder)] == [["s3"]] * 3 and study.epoch.number == 1
 
 
 def test_a_site_that_spoils_every_sum_ends_the_study_with_the_model_it_has(tmp_path: Path) -> None:
@@ -411,3 +459,30 @@ def test_wrong_shares_are_left_out_where_others_are_there(tmp_path: Path) -> Non
             pass
     check_sums(federation, study)
     assert study.attempts == 3
+    found = [(line["site"], line["round"], line["dealers"]) for line in noted(study, "wrong shares")]
+    assert found == [("s3", t, ["s1"]) for t in (1, 2, 3)]
+
+
+def test_two_wrong_helpers_are_found_with_the_shares_of_those_that_were_not_asked_yet(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nine sites, two of which may collude: tau is 6, so eight are asked at first, and the ninth if they disagree."""
+    names = tuple(f"s{n}" for n in range(1, 10))
+    federation = make_sums(tmp_path, {"study": {"missing": 2, "colluders": 2, "rounds": 2}}, names=names, rows=4)
+
+    def lying(site: str, message: Question, data: bytes) -> bytes:
+        reply = wire.decode_reply(data, SUM_LIMIT)
+        if step_of(message) != wire.REVEAL or site not in ("s2", "s4") or not isinstance(reply, SumAnswer):
+            return data
+        shares = RevealedShares.from_bytes(reply.data)
+        moved = [(value + int(site[1:])) % PRIME for value in read_elements(shares.shares)]
+        return wire.encode(reply._replace(data=replace(shares, shares=b"".join(map(element_bytes, moved))).to_bytes()))
+
+    with federation.agents() as agents:
+        exchange, study = Local(agents, forge=lying), federation.summing()
+        assert study.run(exchange) == FINISHED
+    check_sums(federation, study)
+    assert study.attempts == 2
+    found = [(line["site"], line["round"]) for line in noted(study, "wrong shares")]
+    assert found == [("s2", 1), ("s4", 1), ("s2", 2)]  # then they are asked last: seven are left, and eight are asked
+    assert "the shares that s4 sent do not agree with those of the others, for the secrets of s1, s2" in caplog.text

@@ -14,6 +14,7 @@ import pytest
 
 from taciturn.errors import InputError
 from taciturn.federation import messages as wire
+from taciturn.federation import site_database
 from taciturn.federation.agent import INTERNAL_ERROR, STUDY_BROKEN, SiteAgent
 from taciturn.federation.coordinator import FINISHED
 from taciturn.federation.journal import Journal
@@ -22,14 +23,16 @@ from taciturn.federation.sum_journal import SumJournal
 from taciturn.federation.sum_session import SumSession
 from taciturn.secure_sum import parameters
 from taciturn.secure_sum.epoch import AnnouncedEpoch, DealtEpoch
+from taciturn.secure_sum.shamir import element_bytes
 from taciturn.secure_sum.slot_messages import ShareRequest
-from tests.federation.helpers import SEED, Local
+from tests.federation.helpers import EXPERIMENT, SEED, Local
 from tests.federation.sum_adversary import NOTHING, Crew, SiteRefused, coalition_of, crew
 from tests.federation.sum_helpers import (
     SUM_LIMIT,
     SUM_SITES,
     Losses,
     Secrets,
+    charged_slots,
     files_of,
     losing,
     make_sums,
@@ -243,3 +246,41 @@ def test_what_is_struck_out_is_in_no_file_while_the_agent_is_at_work(
                     for table in ("sum_secrets", "sum_shares", "sum_deals", "sum_opinions")
                 }
             assert rows == dict.fromkeys(rows, 0)
+
+
+def test_no_upload_leaves_while_the_log_still_has_the_secrets_of_its_slot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process reads the journal, so SQLite keeps the log: the same question is answered once it has ended."""
+    monkeypatch.setattr(site_database, "TRUNCATE_SECONDS", 0.02)
+    with crew(tmp_path) as made:
+        state, question = made.federation.site("s1").state, made.question(0)
+        secrets = made.members[1].now.keys.secrets[0]
+        assert secrets is not None
+        own = [element_bytes(value) for value in (secrets.pair, secrets.own)]
+        with closing(sqlite3.connect(state / "journal.sqlite", isolation_level=None)) as reader:
+            reader.execute("begin")
+            reader.execute("select count(*) from departures").fetchall()
+            with pytest.raises(SiteRefused, match=INTERNAL_ERROR):
+                made.members[1].upload(question, NOTHING, b"")
+            assert "another process has been reading this site's journal" in made.agents["s1"].disk_error
+            assert all(secret in files_of(state) for secret in own)
+        made.members[1].upload(question, NOTHING, b"")
+        assert not any(secret in files_of(state) for secret in own)
+        assert charged_slots(made.federation, "s1", EXPERIMENT) == ["0/0"]
+
+
+def test_an_agent_does_not_start_on_a_log_that_it_cannot_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site_database, "TRUNCATE_SECONDS", 0.02)
+    with Journal.open(tmp_path):
+        pass
+    with closing(sqlite3.connect(tmp_path / "journal.sqlite", isolation_level=None)) as reader:
+        reader.execute("begin")
+        reader.execute("select count(*) from departures").fetchall()
+        with closing(Journal.connect(tmp_path / "journal.sqlite").database) as died:
+            Journal(tmp_path, died).record_departure("", "refusal", None, b"")
+        with (
+            pytest.raises(InputError, match=r"journal\.sqlite: another process has been reading"),
+            Journal.open(tmp_path),
+        ):
+            pass

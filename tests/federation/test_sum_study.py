@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from taciturn.errors import BudgetExhausted
+from taciturn.federation import coordinator, sum_coordinator, sum_session
 from taciturn.federation import messages as wire
 from taciturn.federation.coordinator import FINISHED, WAITING, site_events_path
 from taciturn.federation.messages import CloseRequest, Question
 from taciturn.federation.run_folder import read_rounds
 from taciturn.federation.sum_coordinator import SumCoordinator
+from taciturn.federation.sum_terms import describe_noise
+from taciturn.planning.plan import plan_from_facts
 from taciturn.runs.folder import read_lines
 from taciturn.secure_sum import parameters
 from tests.federation.helpers import Local, conducted, participation
@@ -205,7 +210,11 @@ def test_an_epoch_that_runs_out_is_followed_by_another(tmp_path: Path, monkeypat
 
 @pytest.mark.parametrize("step", [wire.ANNOUNCE, wire.DEAL, wire.KEEP, wire.BEGIN])
 @pytest.mark.parametrize("lost", ["question", "answer"])
-def test_a_site_that_is_lost_while_keys_are_made_is_in_the_next_epoch(tmp_path: Path, step: str, lost: str) -> None:
+def test_a_site_that_is_lost_while_keys_are_made_is_in_the_next_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, lost: str
+) -> None:
+    monkeypatch.setattr(coordinator, "BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(sum_coordinator, "JOIN_SLOTS", 1)
     study, exchange = played(make_sums(tmp_path), {("s3", step, 0): lost})
     epochs = [line["sites"] for line in events(study, "epoch")]
     four = [site for site in SUM_SITES if site != "s3"]
@@ -216,8 +225,65 @@ def test_a_site_that_is_lost_while_keys_are_made_is_in_the_next_epoch(tmp_path: 
     assert answered_by(study) == [["s3"], [], [], []]
 
 
-def test_a_site_that_comes_later_joins_the_next_epoch(tmp_path: Path) -> None:
-    federation = make_sums(tmp_path)
+def test_one_site_that_fails_in_every_epoch_does_not_use_up_the_epochs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It connects again in every round, and is silent at the last step of an epoch; the study ends without it."""
+    monkeypatch.setattr(sum_session, "SPARE_EPOCHS", 0)
+    monkeypatch.setattr(sum_coordinator, "SPARE_EPOCHS", 0)
+    federation = make_sums(tmp_path, {"study": {"rounds": 20}}, rows=4)
+    with federation.agents() as agents:
+        exchange, study = Local(agents), federation.summing()
+
+        def flapping(site: str, message: Question) -> str:
+            if step_of(message) == wire.UPLOAD:
+                exchange.since["s5"] += 1
+            return "question" if (site, step_of(message)) == ("s5", wire.KEEP) else ""
+
+        exchange.fault = flapping
+        assert study.run(exchange) == FINISHED
+        assert study.epoch.number == 1  # it is held back for a while
+    assert study.state.round == 20 and answered_by(study) == [["s5"]] * 20
+
+
+def test_a_site_that_comes_again_and_again_costs_few_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As above, without a pause between its attempts, as in a study of slow rounds."""
+    monkeypatch.setattr(coordinator, "BACKOFF_SECONDS", 0.0)
+    federation = make_sums(tmp_path, {"study": {"rounds": 20}}, rows=4)
+    with federation.agents() as agents:
+        exchange, study = Local(agents), federation.summing()
+
+        def flapping(site: str, message: Question) -> str:
+            if (site, step_of(message)) != ("s5", wire.KEEP):
+                return ""
+            exchange.since["s5"] += 1
+            return "question"
+
+        exchange.fault = flapping
+        assert study.run(exchange) == FINISHED
+    assert study.state.round == 20
+    assert study.epoch.number <= 2 * (1 + 20 // sum_coordinator.JOIN_SLOTS)
+    assert {line["sites"][-1] for line in events(study, "epoch")} == {"s4"}
+
+
+def test_newcomers_wait_while_many_epochs_have_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the spare epochs are kept for when the next one is needed."""
+    monkeypatch.setattr(sum_coordinator, "JOIN_SLOTS", 0)
+    federation = make_sums(tmp_path, rows=4)
+    with federation.agents() as agents:
+        exchange, study = Local({site: agents[site] for site in SUM_SITES[:4]}), federation.summing()
+        assert study.run(exchange, lambda: study.state.round == 2) == "stopped"
+        directory = study.epoch.directory
+        assert directory is not None and not study._has_room(directory, SUM_SITES)
+        for number, room in ((23, False), (24, True), (60, True)):
+            study.epoch = study.epoch._replace(number=number)
+            assert study._has_room(directory, SUM_SITES) is room
+            assert study._has_room(directory, SUM_SITES[1:]) is False  # three of the cohort are too few
+
+
+def test_a_site_that_comes_later_joins_the_next_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sum_coordinator, "JOIN_SLOTS", 4)
+    federation = make_sums(tmp_path, {"study": {"rounds": 5}})
     with federation.agents() as agents:
         exchange, study = Local({site: agents[site] for site in SUM_SITES[:4]}), federation.summing()
 
@@ -230,9 +296,9 @@ def test_a_site_that_comes_later_joins_the_next_epoch(tmp_path: Path) -> None:
         assert conducted(study, exchange) == FINISHED
     check_sums(federation, study)
     check_charges(federation, study, exchange)
-    assert answered_by(study) == [["s5"], ["s5"], ["s5"], []]
+    assert answered_by(study) == [["s5"]] * 4 + [[]]
     assert [line["sites"] for line in events(study, "epoch")] == [list(SUM_SITES[:4]), list(SUM_SITES)]
-    assert slots_asked(exchange) == ["0/0", "0/1", "0/2", "1/0"]
+    assert slots_asked(exchange) == ["0/0", "0/1", "0/2", "0/3", "1/0"]
 
 
 def test_with_fewer_sites_than_the_quorum_it_waits(tmp_path: Path) -> None:
@@ -270,3 +336,46 @@ def test_a_study_without_a_site_that_was_left_out(tmp_path: Path) -> None:
     check_sums(federation, study)
     check_charges(federation, study, exchange)
     assert participation(study.folder)[2:] == [list(SUM_SITES[:4])] * 2
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_a_site_that_plans_other_noise_from_the_same_terms_is_in_no_sum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bool
+) -> None:
+    """As another release may: the others would rely on a share of noise that is too small."""
+    federation = make_sums(tmp_path, {"study": {"rounds": 2}}, rows=4)
+    if not said:  # the coordinator does not say what it plans, and what the site signs is for nobody
+        real = sum_coordinator.EpochRequest
+        monkeypatch.setattr(sum_coordinator, "EpochRequest", lambda epoch, slots, study: real(epoch, slots))
+    with federation.agents() as agents:
+        loader = agents["s5"].loader
+        agreement = loader.agreement(federation.site("s5"))
+        settings = replace(agreement.terms.settings, total_epsilon=(3.0001,))
+        loader._agreement = other = replace(agreement, study_plan=plan_from_facts(settings, agreement.facts))
+        assert other.terms.digest == agreement.terms.digest and other.sum_parameters == agreement.sum_parameters
+        exchange, study = Local(agents), federation.summing()
+        assert study.run(exchange) == FINISHED
+    assert answered_by(study) == [["s5"]] * 2
+    (line,) = events(study, "refused" if said else "rejected")
+    why = "they run different versions of Taciturn" if said else "announcement of site 5 is not signed by the identity"
+    assert line["site"] == "s5" and why in line["reason"]
+
+
+def test_noise_is_described_alike_on_machines_whose_logarithms_differ_in_the_last_bit(tmp_path: Path) -> None:
+    agreement = make_sums(tmp_path, only=("s1",)).agreement
+    said = describe_noise(agreement)
+
+    def with_scale(factor: float) -> str:
+        plan = agreement.plan
+        moved = Counter({replace(event, scale=event.scale * factor): n for event, n in plan.events.items()})  # type: ignore[type-var, union-attr]
+        part = agreement.part._replace(plans=(replace(plan, events=moved),))
+        return describe_noise(replace(agreement, study_plan=agreement.study_plan._replace(parts=(part,))))
+
+    assert with_scale(1.0) == with_scale(1.0 + 2**-52) == said != with_scale(1.0 + 1e-7)
+    for word in ("sigma", "l2", "coordinates", "share", "bits", "unit"):
+        assert f'"{word}":' in said
+
+
+def test_measures_are_described_with_the_noise(tmp_path: Path) -> None:
+    study = {"evaluations": 1, "test_share": 0.5, "rounds": 3}
+    assert '"measure share":' in describe_noise(make_sums(tmp_path, {"study": study}, only=("s1",)).agreement)

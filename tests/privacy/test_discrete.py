@@ -280,3 +280,18 @@ def test_a_long_request_is_a_fresh_key_expanded_by_chacha20(monkeypatch: pytest.
     assert asked == [32, 32]
     assert words[:2].tobytes().hex() == "76b8e0ada0f13d90405d6ae55386bd28"  # RFC 8439, A.1, vector 1
     assert not np.isin(words[-5:], words[:-5]).any()
+
+
+@pytest.mark.parametrize(("scale", "primes"), [(4.0, (2, 3, 5)), (1e8, (2, 3, 5, 7, 11, 13, 251))])
+def test_shares_add_up_to_one_discrete_gaussian(scale: float, primes: tuple[int, ...]) -> None:
+    """What a secure sum opens: three shares, of the smallest scale that planning allows and of a usual one."""
+    count, shares = 40_000, 3
+
+    def total(factor: float) -> NDArray[np.int64]:
+        drawn = discrete_gaussian(factor * scale, shares * count, SeededEntropy(6, round(scale)))
+        return np.asarray(drawn.reshape(shares, count).sum(axis=0))
+
+    assert p_value(discrete_gaussian, scale * math.sqrt(shares), total(1.0)) > 1e-3
+    assert p_value(discrete_gaussian, scale * math.sqrt(shares), total(0.97)) < 1e-5  # it would be noticed
+    for prime in primes:
+        assert stats.chisquare(np.bincount(total(1.0) % prime, minlength=prime)).pvalue > 1e-3

@@ -11,6 +11,7 @@ from functools import cache
 import numpy as np
 import pytest
 from dp_accounting.gaussian_mechanism import get_epsilon_gaussian, get_sigma_gaussian
+from dp_accounting.pld.privacy_loss_distribution import from_discrete_gaussian_mechanism
 from scipy.stats import norm
 
 from taciturn.algorithms.privacy_costs import IntegerGrid
@@ -224,3 +225,20 @@ def test_noise_is_that_of_the_closed_form(epsilon: float, coordinates: int, delt
     multiplier = calibrate(events, epsilon, delta)
     assert 1.0 <= multiplier / (get_sigma_gaussian(epsilon, delta) * math.sqrt(300.0)) <= 1.0001
     assert tightest(events(multiplier), delta).epsilon <= epsilon
+
+
+@pytest.mark.parametrize(("sigma", "sensitivity", "count"), [(4.0, 1, 10), (16.0, 5, 8), (40.0, 3, 100)])
+def test_the_closed_form_with_its_slack_bounds_privacy_loss_distributions(
+    sigma: float, sensitivity: int, count: int
+) -> None:
+    """One coordinate, whose losses dp-accounting composes numerically; with many integers the two are the same."""
+    delta, found = 1e-6, []
+    for pessimistic in (False, True):
+        one = from_discrete_gaussian_mechanism(
+            sigma, sensitivity, pessimistic_estimate=pessimistic, value_discretization_interval=1e-3
+        )
+        found.append(one.self_compose(count).get_epsilon_for_delta(delta))
+    closed = gdp({Discrete(sigma, float(sensitivity), sigma, 1): count}, delta)
+    slack = slack_of(Discrete(sigma, float(sensitivity), sigma, 1)) * count
+    assert closed is not None and found[0] <= closed
+    assert closed <= 1.01 * found[1] + slack.above + slack.below + 1e-3 * count

@@ -348,7 +348,7 @@ def test_different_directories_for_different_sites() -> None:
             rules[1].deal(dealt[1][0], second.to_bytes())
         dealt[5] = rules[5].deal(announced[5][0], first.to_bytes())
         boxes = deliveries_of(first, {site: data for site, (_, data) in dealt.items()})
-        with pytest.raises(SumRefused, match="box of site 3 is not signed by it for this site and this directory"):
+        with pytest.raises(SumRefused, match="box of site 3 for site 1 is not signed by it under this directory"):
             rules[1].keep(dealt[1][0], boxes[1])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,8 +15,10 @@ from hypothesis import strategies as st
 
 from taciturn.errors import PrivacyViolation
 from taciturn.federation.messages import message_kind
+from taciturn.secure_sum import opening as opening_module
 from taciturn.secure_sum.epoch import (
     AnnouncedEpoch,
+    BoxesUnopened,
     EpochRules,
     make_deliveries,
     make_directory,
@@ -32,8 +35,10 @@ from taciturn.secure_sum.epoch_messages import (
     EpochRequest,
     HeldShares,
     Roll,
+    UnopenedBoxes,
+    box_size,
 )
-from taciturn.secure_sum.opening import WrongShares
+from taciturn.secure_sum.opening import OpenedSum, WrongShares
 from taciturn.secure_sum.shamir import PRIME, element_bytes
 from taciturn.secure_sum.slot import SlotRecord, SlotRules
 from taciturn.secure_sum.slot_messages import (
@@ -63,6 +68,7 @@ MESSAGES: list[SumMessage] = [
     Deal(1, 0, 1, (2, 3), bytes(2 * 176)),
     BoxDelivery(1, 0, 1, (2, 3), bytes(2 * 176)),
     HeldShares(1, 0, bytes(64)),
+    UnopenedBoxes(1, 0, (2, 4)),
     Roll(0, (1, 2), bytes(128)),
     QUESTION,
     MaskedUpload(1, 0, 1, bytes(20), bytes(64)),
@@ -272,12 +278,16 @@ def test_boxes_that_break_a_rule_are_refused() -> None:
         rules[1].keep(dealt[1][0], boxes[2])
     with pytest.raises(SumRefused, match="not those of all other sites"):
         rules[1].keep(dealt[1][0], replace(mine, senders=(2, 3, 4), boxes=mine.boxes[: 3 * size]).to_bytes())
-    with pytest.raises(SumRefused, match="box of site 2 is not signed by it"):
+    with pytest.raises(SumRefused, match="box of site 2 for site 1 is not signed by it"):
         rules[1].keep(dealt[1][0], replace(mine, boxes=second + first + mine.boxes[2 * size :]).to_bytes())
     for plain in (bytes(32) + PRIME.to_bytes(32, "big"), b"\xff" * 64):  # a colluder deals what is not in the field
         box = rules[2]._box(directory, 1, plain)
         with pytest.raises(SumRefused, match="box of site 2 does not open or does not hold field elements"):
             rules[1].keep(dealt[1][0], replace(mine, boxes=box + mine.boxes[size:]).to_bytes())
+    bad = rules[3]._box(directory, 1, b"\xff" * 64)
+    with pytest.raises(BoxesUnopened, match="the boxes of sites 2, 3 do not open or do not hold") as refused:
+        rules[1].keep(dealt[1][0], replace(mine, boxes=box + bad + mine.boxes[2 * size :]).to_bytes())
+    assert refused.value.dealers == (2, 3)
     kept, held = rules[1].keep(dealt[1][0], boxes[1])
     assert rules[1].keep(kept, boxes[1]) == (kept, held)
 
@@ -290,6 +300,11 @@ def test_what_sites_send_for_an_epoch_is_checked_at_the_server_site_by_site() ->
         (theirs.to_bytes(), "announcement of site 1 names another site or another epoch"),
         (replace(mine, epoch=1).to_bytes(), "announcement of site 1 names another site or another epoch"),
         (replace(mine, signature=theirs.signature).to_bytes(), "announcement of site 1 is not signed by the identity"),
+        (
+            _announcement(1, announced[1][0], mine.box, bytes(32) + mine.keys[32:]).to_bytes(),
+            "not canonical or is of small",
+        ),
+        (_announcement(1, announced[1][0], bytes(32), mine.keys).to_bytes(), "site 1 announced a key that is not"),
     ):
         with pytest.raises(SumRefused, match=reason):
             read_announcement(study, request, 1, data)
@@ -298,8 +313,13 @@ def test_what_sites_send_for_an_epoch_is_checked_at_the_server_site_by_site() ->
     directory = directory_of(study, {site: data for site, (_, data) in announced.items()})
     dealt = {site: one.deal(announced[site][0], directory.to_bytes()) for site, one in rules.items()}
     with pytest.raises(SumRefused, match="boxes of site 1 are not for this cohort"):
-        read_deal(directory, 1, dealt[2][1])
-    some = {site: read_deal(directory, site, data) for site, (_, data) in dealt.items() if site not in (2, 3)}
+        read_deal(study, directory, 1, dealt[2][1])
+    ours = Deal.from_bytes(dealt[1][1])
+    other = ours.box_for(3) + ours.box_for(2) + ours.boxes[2 * box_size(1) :]
+    for boxes_of_one in (bytes(len(ours.boxes)), other):  # not signed, and signed for another receiver
+        with pytest.raises(SumRefused, match="box of site 1 for site 2 is not signed by it under this directory"):
+            read_deal(study, directory, 1, replace(ours, boxes=boxes_of_one).to_bytes())
+    some = {site: read_deal(study, directory, site, data) for site, (_, data) in dealt.items() if site not in (2, 3)}
     with pytest.raises(SumRefused, match="sites 2, 3 did not share secrets: begin another epoch without them"):
         make_deliveries(directory, some)
     boxes = deliveries_of(directory, {site: data for site, (_, data) in dealt.items()})
@@ -307,6 +327,13 @@ def test_what_sites_send_for_an_epoch_is_checked_at_the_server_site_by_site() ->
     for data in (held[2], replace(HeldShares.from_bytes(held[1]), signature=bytes(64)).to_bytes()):
         with pytest.raises(SumRefused, match="signature of site 1 is not of this directory"):
             read_held(study, directory, 1, data)
+    with pytest.raises(BoxesUnopened, match="the box of site 4 does not open") as complaint:
+        read_held(study, directory, 1, UnopenedBoxes(1, 0, (4,)).to_bytes())
+    assert complaint.value.dealers == (4,)
+    for wrong in (UnopenedBoxes(2, 0, (4,)), UnopenedBoxes(1, 1, (4,)), UnopenedBoxes(1, 0, (4, 9))):
+        with pytest.raises(SumRefused, match="the complaint of site 1 is not about this cohort") as refused:
+            read_held(study, directory, 1, wrong.to_bytes())
+        assert not isinstance(refused.value, BoxesUnopened)
     with pytest.raises(SumRefused, match="sites 2, 3, 4, 5 did not sign: begin another epoch without them"):
         make_roll(directory, {1: read_held(study, directory, 1, held[1])})
 
@@ -392,3 +419,50 @@ def _parts(data: bytes) -> tuple[dict[str, Any], bytes]:
 def _joined(header: dict[str, Any], body: bytes) -> bytes:
     text = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
     return MAGIC + len(text).to_bytes(4, "big") + text + body
+
+
+def opened_with(sites: int, colluders: int, liars: dict[int, Callable[[int, int], int]]) -> OpenedSum:
+    """Open a sum with the shares of everybody; a liar's shares are changed by the number of the dealer and itself."""
+    made = group(study_of(sites, colluders, sites - 1), slots=1)
+    question, y = made.question(0), numbers_of(made)
+    opening = made.opening(question)
+    masked = opening.add(
+        {site: opening.read_upload(site, made.members[site].upload(question, y[site])) for site in question.roster}
+    )
+    request = opening.share_request(masked.alive, {})
+    answers = {site: opening.read_shares(site, made.members[site].reveal(request)) for site in question.roster}
+    for liar, change in liars.items():
+        answers[liar] = [(change(dealer, share)) % PRIME for dealer, share in enumerate(answers[liar], 1)]
+    opened = opening.open(masked, answers)
+    assert np.array_equal(opened.total, sum(y.values()))
+    return opened
+
+
+def test_as_many_liars_as_may_collude_are_found_among_many_helpers() -> None:
+    """Of 40 sites with tau = 23 the shares of everybody are a code that corrects eight errors."""
+    liars = {2: random_share, 3: random_share, 17: random_share, 39: random_share, 40: random_share}
+    everybody = tuple(range(1, 41))
+    assert opened_with(40, 5, liars).disputed == dict.fromkeys(liars, everybody)
+
+
+def test_liars_who_change_the_shares_of_different_dealers_are_found() -> None:
+    liars = {
+        2: lambda dealer, share: share + (dealer <= 4),
+        5: lambda dealer, share: share + 2 * (dealer >= 4),
+        10: lambda dealer, share: share + 3 * (dealer == 9),
+    }
+    expected = {2: (1, 2, 3, 4), 5: (4, 5, 6, 7, 8, 9, 10, 11, 12), 10: (9,)}
+    assert opened_with(12, 3, liars).disputed == expected
+
+
+def random_share(dealer: int, share: int) -> int:
+    return secrets.randbelow(PRIME)
+
+
+def test_the_search_for_liars_ends_where_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+    real = opening_module.lagrange_weights
+    monkeypatch.setattr(opening_module, "lagrange_weights", lambda points: tried.append(1) or real(points))
+    with pytest.raises(WrongShares, match="more than 5 sites are affected, so a helper sent wrong shares"):
+        opened_with(40, 5, dict.fromkeys(range(1, 19), random_share))
+    assert len(tried) < 2 * opening_module.SUBSETS_TRIED

@@ -259,6 +259,11 @@ def _sum_objections(site: Site, agreement: Agreement) -> list[str]:
             f"the noise allows for {parameters.colluders} colluding sites, but this site wants at least "
             f"{accepts.colluders_min}"
         )
+    if parameters.quorum < accepts.quorum_min:
+        reasons.append(
+            f"sums over {parameters.quorum} sites can be opened, but this site wants at least {accepts.quorum_min} in "
+            "each"
+        )
     peers = {name for name in terms.sites if name != site.name}
     unknown = sorted(peers - verified_peers(site, terms))
     if len(unknown) > parameters.colluders:

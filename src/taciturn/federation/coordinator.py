@@ -69,6 +69,7 @@ class Backoff(NamedTuple):
     connected_at: float
     until: float
     refusal: str = ""
+    firm_until: float = 0.0  # until then, connecting again does not help
 
 
 @dataclass
@@ -308,9 +309,11 @@ class Coordinator(ABC):
         return [site for site in self.agents if site in present]
 
     def _invitable(self, connected: Mapping[str, float]) -> list[str]:
-        """Return the connected sites that are not skipped; a site that has connected again is no longer skipped."""
+        """Return the connected sites that are not skipped; most are no longer skipped if they have connected again."""
+        now = time.monotonic()
         for site, backoff in list(self.backoffs.items()):
-            if site in connected and (connected[site] != backoff.connected_at or time.monotonic() > backoff.until):
+            again = site in connected and connected[site] != backoff.connected_at and now >= backoff.firm_until
+            if again or (site in connected and now > backoff.until):
                 del self.backoffs[site]
         return [site for site in self.expected_sites if site in connected and site not in self.backoffs]
 
@@ -363,8 +366,17 @@ class Coordinator(ABC):
     def _back_off(self, site: str) -> None:
         """Skip a site, longer each time, so that a slow site does not delay every round."""
         self.failures[site] += 1
-        seconds = min(LONGEST_BACKOFF, BACKOFF_SECONDS * 2.0 ** min(self.failures[site] - 1, 64))
-        self.backoffs[site] = Backoff(self.invited_at[site], time.monotonic() + seconds)
+        self.backoffs[site] = Backoff(self.invited_at[site], time.monotonic() + self._pause(site))
+
+    def _hold_back(self, site: str) -> None:
+        """Skip a site for a while even if it connects again, so that it does not stop the others each time it does."""
+        if site not in self.backoffs:
+            self._back_off(site)
+        self.backoffs[site] = self.backoffs[site]._replace(firm_until=time.monotonic() + self._pause(site))
+
+    def _pause(self, site: str) -> float:
+        """Return for how many seconds a site is skipped, by how often it failed."""
+        return min(LONGEST_BACKOFF, BACKOFF_SECONDS * 2.0 ** min(max(self.failures[site] - 1, 0), 64))
 
     def _charge(self, sites: Sequence[str], t: int, slot: str | None = None) -> None:
         """Charge each site that is asked with the maximum cost of a round; its own ledger has the actual cost."""
@@ -471,7 +483,7 @@ class Coordinator(ABC):
         ----------
         event : str
             ready, missing, refused, rejected, round, evaluated, evaluation lost, evaluation skipped, epoch, epoch
-            lost, slot lost, waiting, left out, closed or not closed.
+            lost, slot lost, wrong shares, waiting, left out, closed or not closed.
         fields
             The site, the round, the reason, ..., as JSON.
         """

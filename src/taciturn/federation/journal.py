@@ -22,7 +22,7 @@ from taciturn.core.locks import locked
 from taciturn.core.storage import make_folder
 from taciturn.errors import InputError
 from taciturn.federation.messages import array_digest, digest
-from taciturn.federation.site_database import SiteDatabase
+from taciturn.federation.site_database import LogInUse, SiteDatabase
 from taciturn.types import Array
 
 TABLES = """
@@ -210,7 +210,7 @@ class Journal:
         Raises
         ------
         InputError
-            If another agent uses the journal.
+            If another agent uses the journal, or another process reads it all the time.
         """
         make_folder(folder, exist_ok=True, private=True)
         with locked(folder / "lock", f"{folder} is in use by another agent of this site", timeout=patience):
@@ -221,7 +221,10 @@ class Journal:
             with closing(journal.database):
                 with journal.exclusive():  # what was pending when a process died may have left
                     journal._execute("update departures set fate = ? where fate = ?", LEFT, PENDING)
-                journal.database.truncate_log()  # the log of a process that died may hold deleted secrets
+                try:
+                    journal.database.truncate_log()  # the log of a process that died may hold deleted secrets
+                except LogInUse as error:
+                    raise InputError(f"{path}: {error}") from error
                 yield journal
                 journal.flush_repeats()
 

@@ -46,6 +46,7 @@ LAYOUT: dict[str, dict[str, Key]] = {
         "algorithms": Key(name_list(lambda: ALGORITHMS)),
         "trust": Key(name_list(lambda: FEDERATED_TRUST), FEDERATED_TRUST),
         "colluders_min": Key(integer(1), 1),
+        "quorum_min": Key(integer(1), 1),
         "rounds_max": Key(integer(1), 10_000),
         "open_studies_max": Key(integer(1), 1),
     },
@@ -66,6 +67,7 @@ class AcceptancePolicy:
     algorithms: tuple[str, ...]
     trust: tuple[str, ...]
     colluders_min: int  # the fewest colluders that the noise of a secure sum must allow for
+    quorum_min: int  # the fewest sites over which a sum may be opened
     rounds_max: int
     open_studies_max: int  # of the same terms, at one time
 

@@ -14,6 +14,11 @@ from taciturn.errors import InputError
 VERSION = 3
 WAIT_SECONDS = 30.0  # for another writer to finish
 BRIEF_WAIT_SECONDS = 1.0  # for a write on which nothing depends
+TRUNCATE_SECONDS = 10.0  # for readers of other processes, before the log is emptied
+
+
+class LogInUse(sqlite3.OperationalError):
+    """The log cannot be emptied, so what was deleted can still be read in it. Another attempt may succeed."""
 
 
 @dataclass
@@ -94,11 +99,27 @@ class SiteDatabase:
                 self._set_pragmas(level, WAIT_SECONDS)
 
     def truncate_log(self) -> None:
-        """Empty the write-ahead log, where deleted values could still be read; inside a block, when the block ends."""
+        """Empty the write-ahead log, where deleted values could still be read; inside a block, when the block ends.
+
+        Raises
+        ------
+        LogInUse
+            If another process reads the file all the time. What was written stays written.
+        """
         if self.connection.in_transaction:
             self._truncate_later = True
-        else:
-            self.connection.execute("pragma wal_checkpoint(truncate)")
+            return
+        (wait,) = self.connection.execute("pragma busy_timeout").fetchone()
+        self.connection.execute(f"pragma busy_timeout = {int(1000 * TRUNCATE_SECONDS)}")
+        try:
+            busy, *_ = self.connection.execute("pragma wal_checkpoint(truncate)").fetchone()
+        finally:
+            self.connection.execute(f"pragma busy_timeout = {wait}")
+        if busy:
+            raise LogInUse(
+                f"another process has been reading this site's journal for {TRUNCATE_SECONDS:g} seconds, so deleted "
+                "secrets are still on the disk and nothing leaves; end that process"
+            )
 
     def close(self) -> None:
         """Close the connection."""

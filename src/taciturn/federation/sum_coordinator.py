@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
@@ -22,16 +23,18 @@ from taciturn.algorithms.server import Received
 from taciturn.errors import BudgetExhausted, TrainingDiverged
 from taciturn.federation import messages as wire
 from taciturn.federation import server_state, validation
-from taciturn.federation.coordinator import Coordinator, SlotTotals, StudyProgress
+from taciturn.federation.coordinator import Backoff, Coordinator, SlotTotals, StudyProgress
 from taciturn.federation.exchange import Exchange
+from taciturn.federation.logs import LOG
 from taciturn.federation.messages import Refusal, SumRequest, SumRoundRequest
 from taciturn.federation.run_folder import RoundLine, read_rounds, record_round
 from taciturn.federation.sum_state import EpochFile, SlotAttempt, SumFiles, SumState
-from taciturn.federation.sum_terms import sum_study
+from taciturn.federation.sum_terms import SPARE_EPOCHS, sum_study
 from taciturn.federation.validation import Rejected
 from taciturn.objectives.clipping import admissible
 from taciturn.runs.folder import append_lines
 from taciturn.secure_sum.epoch import (
+    BoxesUnopened,
     make_deliveries,
     make_directory,
     make_roll,
@@ -50,6 +53,7 @@ from taciturn.types import Array
 
 SPARE_HELPERS = 2  # sites that are asked for shares beyond the threshold
 EPOCH_TRIES = 3  # attempts at an epoch before the sites are looked at again
+JOIN_SLOTS = 5  # that an epoch serves at least before another one begins only because a site has come
 
 V = TypeVar("V")
 
@@ -66,6 +70,8 @@ class SumCoordinator(Coordinator):
     masked: MaskedSum | None = None  # the sum of its uploads, once their set is decided
     asked: set[str] = field(init=False)  # the slots that sites were asked to upload in
     begun: set[str] = field(default_factory=set)  # sites that know that the epoch has begun
+    doubtful: Counter[str] = field(default_factory=Counter)  # sites -> slots in which they sent wrong shares
+    disputes: set[tuple[int, int]] = field(default_factory=set)  # dealers, and receivers whose boxes do not open
     _gone: set[str] = field(default_factory=set)  # sites that this round has lost
     _rejected: dict[str, str] = field(default_factory=dict)  # in this round: site -> reason
     _traffic: tuple[int, int] = (0, 0)  # bytes of this round from the sites and to the sites
@@ -206,15 +212,25 @@ class SumCoordinator(Coordinator):
         return directory
 
     def _has_room(self, directory: Directory, ready: Sequence[str]) -> bool:
-        """Return whether an epoch has an unused slot, and all ready sites are in its cohort."""
-        return self._next_slot(directory) < directory.slots and len(self._present(ready, directory.sites)) == len(ready)
+        """Return whether the next slot is one of this epoch.
+
+        It has an unused slot, and a quorum of its cohort is ready. A site that is ready and not in the cohort waits
+        until the epoch has served some slots, and while many epochs have failed: else one site that comes and goes
+        could use up the epochs that sites make in a study.
+        """
+        present = self._present(ready, directory.sites)
+        used = self._next_slot(directory)
+        if used >= directory.slots or len(present) < self.quorum:
+            return False
+        spare = len(self.asked) + SPARE_EPOCHS // 2 - (self.epoch.number + 1)
+        return len(present) == len(ready) or used < JOIN_SLOTS or spare < EPOCH_TRIES
 
     def _begin_epoch(self, exchange: Exchange, sites: Sequence[str], t: int) -> Directory | None:
         """Make the keys of a new epoch with these sites, or return None if one of them is lost on the way."""
         number = self.epoch.number + 1
         self.epoch, self.begun = EpochFile(number, None, b""), set()
         self.files.write_epoch(self.epoch)  # a number is used once, whatever happens next
-        study, request = self.sums, EpochRequest(number, epoch_slots(self.sums.parameters))
+        study, request = self.sums, EpochRequest(number, epoch_slots(self.sums.parameters), self.sums.digest)
         try:
             announced = self._prepare(
                 exchange,
@@ -227,13 +243,22 @@ class SumCoordinator(Coordinator):
             cohort = self._present(sites, directory.sites)
             questions = dict.fromkeys(cohort, directory.to_bytes())
             deals = self._prepare(
-                exchange, questions, wire.DEAL, t, lambda site, data: read_deal(directory, site, data)
+                exchange, questions, wire.DEAL, t, lambda site, data: read_deal(study, directory, site, data)
             )
             boxes = make_deliveries(directory, deals)
             questions = {site: boxes[self._number(site)] for site in cohort}
-            held = self._prepare(
-                exchange, questions, wire.KEEP, t, lambda site, data: read_held(study, directory, site, data)
-            )
+            complaints: dict[int, tuple[int, ...]] = {}
+
+            def read(site: int, data: bytes) -> bytes:
+                try:
+                    return read_held(study, directory, site, data)
+                except BoxesUnopened as unopened:
+                    complaints[site] = unopened.dealers
+                    return b""
+
+            held = self._prepare(exchange, questions, wire.KEEP, t, read)
+            if complaints:
+                raise SumRefused(self._settle_disputes(complaints, t))
             roll = make_roll(directory, held)
         except SumRefused as error:
             self.log_event("epoch lost", round=t, epoch=number, reason=str(error))
@@ -249,10 +274,38 @@ class SumCoordinator(Coordinator):
         """Ask sites for a step of an epoch, which takes all of them; a site that fails is left out for a while."""
         found = self._ask(exchange, messages, step, t, read)
         for site in messages:
-            if self._number(site) not in found and site not in self._gone:
-                self._back_off(site)
+            if self._number(site) not in found:
+                self._hold_back(site)
                 self._gone.add(site)
         return found
+
+    def _settle_disputes(self, complaints: Mapping[int, tuple[int, ...]], t: int) -> str:
+        """Leave out who is at fault for boxes that do not open, and return in words who cannot open whose.
+
+        An honest site is in dispute only with sites at fault, of which there are at most c. So a site that is in
+        dispute with more is at fault itself: a dealer whom more than c receivers name, or a receiver who names more
+        than c dealers. Otherwise nobody can tell, and the receiver is left out for a while.
+        """
+        new = {(dealer, receiver) for receiver, dealers in complaints.items() for dealer in dealers}
+        self.disputes |= new
+        names, counts = self.agreement.terms.agents, Counter(site for pair in self.disputes for site in pair)
+        guilty = {site for site, count in counts.items() if count > self.sums.parameters.colluders}
+        for number in sorted(guilty & {site for pair in new for site in pair}):
+            others = sorted({site for pair in self.disputes if number in pair for site in pair if site != number})
+            reason = (
+                f"its boxes, or what it says about boxes, do not agree with {', '.join(names[i - 1] for i in others)}"
+            )
+            self.log_event("rejected", site=names[number - 1], round=t, reason=reason)
+            self.backoffs[names[number - 1]] = Backoff(
+                self.invited_at[names[number - 1]], math.inf, reason, firm_until=math.inf
+            )
+            self._gone.add(names[number - 1])
+        for receiver in sorted({receiver for dealer, receiver in new if not {dealer, receiver} & guilty}):
+            unclear = tuple(dealer for dealer, other in sorted(new) if other == receiver)
+            self.log_event("refused", site=names[receiver - 1], round=t, reason=str(BoxesUnopened(unclear)))
+            self._hold_back(names[receiver - 1])
+            self._gone.add(names[receiver - 1])
+        return "; ".join(f"site {site}: {BoxesUnopened(dealers)}" for site, dealers in sorted(complaints.items()))
 
     def _new_attempt(self, t: int, roster: Sequence[str], directory: Directory) -> SlotAttempt:
         """Choose a slot for round t; the question is on disk before any site is asked."""
@@ -299,9 +352,31 @@ class SumCoordinator(Coordinator):
         helpers = self._helpers(attempt.question, self._present(ready, alive))
         most = opening.threshold + SPARE_HELPERS
         for some in (helpers[:most], helpers[most:]):
-            if len(answers) < opening.threshold:
-                answers |= self._ask(exchange, dict.fromkeys(some, request), wire.REVEAL, t, opening.read_shares)
-        return opening.open(masked, answers)
+            answers |= self._ask(exchange, dict.fromkeys(some, request), wire.REVEAL, t, opening.read_shares)
+            try:
+                opened = opening.open(masked, answers)
+            except (SlotLost, WrongShares):
+                if some == helpers[most:] or not helpers[most:]:
+                    raise
+            else:
+                self._note_wrong_shares(attempt, opened)
+                return opened
+        raise AssertionError("the last helpers give a sum or an error")
+
+    def _note_wrong_shares(self, attempt: SlotAttempt, opened: OpenedSum) -> None:
+        """Record whose shares did not agree with those that opened the sum; others are asked before them from now on.
+
+        One of them may be innocent, if their dealer dealt wrong shares, or if several helpers lie together.
+        """
+        names = self.agreement.terms.agents
+        for helper, dealers in sorted(opened.disputed.items()):
+            site, whose = names[helper - 1], [names[dealer - 1] for dealer in dealers]
+            self.doubtful[site] += 1
+            self.log_event("wrong shares", site=site, round=attempt.question.round, slot=attempt.slot, dealers=whose)
+            LOG.warning(
+                "slot %s: the shares that %s sent do not agree with those of the others, for the secrets of %s",
+                *(attempt.slot, site, ", ".join(whose)),
+            )
 
     def _collect(
         self, exchange: Exchange, opening: SlotOpening, attempt: SlotAttempt, ready: Sequence[str]
@@ -410,9 +485,12 @@ class SumCoordinator(Coordinator):
         return [site for site in ready if site not in self._gone and self._number(site) in numbers]
 
     def _helpers(self, question: SumQuestion, sites: list[str]) -> list[str]:
-        """Return the sites to ask for shares, in another order in each slot, so that they share the work."""
+        """Return the sites to ask for shares, in another order in each slot, so that they share the work.
+
+        Those that have sent wrong shares come last.
+        """
         turn = question.slot % max(1, len(sites))
-        return sites[turn:] + sites[:turn]
+        return sorted(sites[turn:] + sites[:turn], key=lambda site: self.doubtful[site])
 
     def _next_slot(self, directory: Directory) -> int:
         """Return the first slot of an epoch that no site was asked to upload in."""

@@ -27,8 +27,8 @@ from taciturn.federation.site_session import Refused, SiteSession
 from taciturn.federation.sum_journal import PreparedEpoch, SumJournal
 from taciturn.federation.sum_terms import SPARE_EPOCHS, noise_number, sum_study, verified_sites
 from taciturn.privacy.events import BatchEvent
-from taciturn.secure_sum.epoch import AnnouncedEpoch, DealtEpoch, EpochRules, KeptEpoch
-from taciturn.secure_sum.epoch_messages import EpochRequest, Roll
+from taciturn.secure_sum.epoch import AnnouncedEpoch, BoxesUnopened, DealtEpoch, EpochRules, KeptEpoch
+from taciturn.secure_sum.epoch_messages import EpochRequest, Roll, UnopenedBoxes
 from taciturn.secure_sum.parameters import GRADIENT, MEASURES, epoch_slots
 from taciturn.secure_sum.slot import SlotRules, SlotState, SlotStep, next_epoch
 from taciturn.secure_sum.slot_messages import AliveRequest, ShareRequest, SumQuestion
@@ -107,7 +107,13 @@ class SumSession(SiteSession):
             known = (prepared.announced if isinstance(prepared, DealtEpoch) else prepared).announcement
             if (known.epoch, known.slots) == (request.epoch, request.slots):
                 return self._repeat(wire.ANNOUNCE, known.to_bytes())
-        parameters = self.slot_rules.study.parameters
+        study = self.slot_rules.study
+        if request.study and request.study != study.digest:
+            raise Refused(
+                "the coordinator computes another plan of this study's sums (noise, grid or sizes) than this site from "
+                "the same terms: they run different versions of Taciturn, and all parties need the same one"
+            )
+        parameters = study.parameters
         if request.slots > epoch_slots(parameters):
             raise Refused(
                 f"an epoch of {request.slots} slots is too long: one of this study has {epoch_slots(parameters)}"
@@ -135,7 +141,11 @@ class SumSession(SiteSession):
         prepared = self.prepared
         if not isinstance(prepared, DealtEpoch | KeptEpoch):
             raise Refused("this site has not shared its secrets in this epoch yet")
-        kept, reply = self.epoch_rules.keep(prepared, data)
+        try:
+            kept, reply = self.epoch_rules.keep(prepared, data)
+        except BoxesUnopened as refused:  # the coordinator must know whose, to tell who is at fault
+            complaint = UnopenedBoxes(self.epoch_rules.site, prepared.directory.epoch, refused.dealers)
+            return self._repeat(wire.KEEP, complaint.to_bytes())
         if kept is prepared:
             return self._repeat(wire.KEEP, reply)
         answer = self._store(wire.KEEP, reply, lambda: self.sums.write_kept(kept))

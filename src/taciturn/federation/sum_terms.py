@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from typing import cast
+
+from taciturn.algorithms.base import SummableAlgorithm
+from taciturn.algorithms.noisy_gradient import SummedGradient
 from taciturn.errors import InputError
 from taciturn.federation.agreement import Agreement, verified_peers
 from taciturn.federation.policy import Site
 from taciturn.federation.terms import Terms
+from taciturn.privacy.events import Event
 from taciturn.secure_sum.parameters import SLOTS_LIMIT, SumParameters
 from taciturn.secure_sum.sum_context import SumStudy
 
@@ -32,7 +39,60 @@ def sum_study(agreement: Agreement, experiment: str) -> SumStudy:
         raise InputError(f"{terms.path}: trust is {terms.settings.trust}; this study has no secure sum")
     terms.check_complete()
     identities = tuple(terms.identities[site] for site in terms.sites)
-    return SumStudy(bytes.fromhex(terms.digest), bytes.fromhex(experiment), agreement.sum_parameters, identities)
+    names = bytes.fromhex(terms.digest), bytes.fromhex(experiment)
+    return SumStudy(*names, agreement.sum_parameters, identities, describe_noise(agreement).encode())
+
+
+def describe_noise(agreement: Agreement) -> str:
+    """Return everything that sites must plan alike about noise and grids, as JSON.
+
+    Each site charges what it plans itself, and relies on the others' shares. So sites that plan other noise from the
+    same terms, such as two releases, must not be in one sum. Numbers have 9 digits: planning compares and multiplies,
+    which is the same on all machines, but a clip or a step that is computed with logarithms may differ in its last
+    bits.
+
+    Parameters
+    ----------
+    agreement : Agreement
+        A study with a secure sum.
+    """
+    algorithm, plan, measure = cast(SummableAlgorithm, agreement.algorithm), agreement.plan, agreement.measure
+    release, problem = cast(SummedGradient, algorithm.release).hardened, algorithm.problem
+    found: dict[str, object] = {
+        "events": _described(plan.events),
+        "share": release.mechanism.share,
+        "scale": [float(scale) for scale in release.mechanism.scale],
+        "bits": release.bits(problem),
+        "unit": release.unit(problem),
+        "clip": [float(clip) for clip in release.clipping.l2],
+    }
+    if measure is not None and plan.evaluation is not None:
+        found |= {
+            "measures": _described(plan.evaluation.events),
+            "measure share": measure.share,
+            "measure bits": list(measure.bits),
+            "measure length": measure.layout.length,
+        }
+    return json.dumps(_rounded(found), separators=(",", ":"), sort_keys=True)
+
+
+def _described(events: Counter[Event]) -> list[object]:
+    return [[type(event).__name__, vars(event), count] for event, count in events.items()]
+
+
+def _rounded(value: object) -> object:
+    """Return a value for JSON in which floating-point numbers are texts of 9 digits.
+
+    Examples
+    --------
+    >>> _rounded({"share": 1 / 3, "bits": [2]})
+    {'share': '0.333333333', 'bits': [2]}
+    """
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    return f"{value:.9g}" if isinstance(value, float) else value
 
 
 def describe_parameters(parameters: SumParameters) -> str:

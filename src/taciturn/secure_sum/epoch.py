@@ -24,6 +24,7 @@ from taciturn.secure_sum.epoch_messages import (
     EpochRequest,
     HeldShares,
     Roll,
+    UnopenedBoxes,
     box_binding,
     box_statement,
     held_statement,
@@ -33,10 +34,28 @@ from taciturn.secure_sum.parameters import SLOTS_LIMIT
 from taciturn.secure_sum.shamir import element_bytes, random_element, read_elements, split
 from taciturn.secure_sum.slot_messages import signatures_of
 from taciturn.secure_sum.sum_context import SIGNATURE_BYTES, Signer, SumStudy
-from taciturn.secure_sum.sum_wire import SumRefused, sites_shown
+from taciturn.secure_sum.sum_wire import SumMalformed, SumRefused, sites_shown
 
 SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)  # HPKE, RFC 9180, base mode: senders sign
 NEVER = -1  # the epoch number before the first
+
+
+class BoxesUnopened(SumRefused):
+    """Boxes that their dealers signed and that cannot be used. Either a dealer is at fault, or who says so.
+
+    Attributes
+    ----------
+    dealers
+        The sites that signed them.
+    """
+
+    def __init__(self, dealers: tuple[int, ...]) -> None:
+        whose = "boxes" if len(dealers) > 1 else "box"
+        verbs = ("do", "do") if len(dealers) > 1 else ("does", "does")
+        super().__init__(
+            f"the {whose} of {sites_shown(dealers)} {verbs[0]} not open or {verbs[1]} not hold field elements"
+        )
+        self.dealers = dealers
 
 
 @dataclass(frozen=True)
@@ -167,8 +186,10 @@ class EpochRules:
 
         Raises
         ------
+        BoxesUnopened
+            If boxes that their senders signed do not open. It names the senders.
         SumRefused
-            If a box is missing, not signed by its sender, or does not open. The message names the sender.
+            If a box is missing, or not signed by its sender. The message names the sender.
         """
         if isinstance(state, KeptEpoch):
             return state, self._held(state.directory)
@@ -178,8 +199,15 @@ class EpochRules:
             raise SumRefused("these boxes are for another site or another epoch")
         if delivery.senders != others:
             raise SumRefused("these boxes are not those of all other sites of the cohort")
-        dealt = {sender: self._open(state, sender, delivery.box_from(sender)) for sender in others}
-        dealt[self.site] = list(state.kept)
+        dealt = {self.site: list(state.kept)}
+        unopened: tuple[int, ...] = ()
+        for sender in others:
+            try:
+                dealt[sender] = self._open(state, sender, delivery.box_from(sender))
+            except BoxesUnopened as refused:
+                unopened += refused.dealers
+        if unopened:
+            raise BoxesUnopened(unopened)
         shares = tuple({site: dealt[site][slot] for site in directory.sites} for slot in range(directory.slots))
         return KeptEpoch(directory, state.announced.secrets, shares), self._held(directory)
 
@@ -217,12 +245,8 @@ class EpochRules:
         """Raise unless every announcement is signed by its site, has sound keys, and this site's is its own."""
         if directory.announcements[self.site] != own:
             raise SumRefused("the directory has another announcement of this site than the one it made")
-        for site, announcement in directory.announcements.items():
-            if not self.study.verify(site, announcement.statement(self.study), announcement.signature):
-                raise SumRefused(f"the announcement of site {site} is not signed by the identity in the terms")
-            publics = [announcement.box, *map(announcement.pair_public, range(directory.slots))]
-            if not all(map(is_sound_public, publics)):
-                raise SumRefused(f"site {site} announced a key that is not canonical or is of small order")
+        for announcement in directory.announcements.values():
+            _check_announcement(self.study, announcement)
 
     def check_roll(self, directory: Directory, signatures: Mapping[int, bytes]) -> None:
         """Raise unless every site of the cohort signed that it holds its shares under this directory."""
@@ -241,13 +265,12 @@ class EpochRules:
         directory = state.directory
         where = (self.study, directory.epoch, directory.digest, sender, self.site)
         sealed, signature = box[:-SIGNATURE_BYTES], box[-SIGNATURE_BYTES:]
-        if not self.study.verify(sender, box_statement(*where, sealed), signature):
-            raise SumRefused(f"the box of site {sender} is not signed by it for this site and this directory")
+        _check_box(*where, sealed, signature)
         try:
             private = X25519PrivateKey.from_private_bytes(state.announced.box_key)
             values = read_elements(SUITE.decrypt(sealed, private, box_binding(*where)))
         except (InvalidTag, ValueError) as error:  # InputError of read_elements is a ValueError
-            raise SumRefused(f"the box of site {sender} does not open or does not hold field elements") from error
+            raise BoxesUnopened((sender,)) from error
         return [SlotSecrets(*both) for both in zip(values[::2], values[1::2], strict=True)]
 
     def _held(self, directory: Directory) -> bytes:
@@ -261,13 +284,12 @@ def read_announcement(study: SumStudy, request: EpochRequest, site: int, data: b
     Raises
     ------
     SumRefused
-        If it is invalid, of another epoch, or not signed by the site.
+        If it is invalid, of another epoch, not signed by the site, or has a key that the other sites would refuse.
     """
     one = Announcement.from_bytes(data)
     if (one.site, one.epoch, one.slots) != (site, request.epoch, request.slots):
         raise SumRefused(f"the announcement of site {site} names another site or another epoch")
-    if not study.verify(site, one.statement(study), one.signature):
-        raise SumRefused(f"the announcement of site {site} is not signed by the identity in the terms")
+    _check_announcement(study, one)
     return one
 
 
@@ -291,18 +313,22 @@ def make_directory(study: SumStudy, announcements: Mapping[int, Announcement]) -
     return Directory.of(list(announcements.values()))
 
 
-def read_deal(directory: Directory, site: int, data: bytes) -> Deal:
+def read_deal(study: SumStudy, directory: Directory, site: int, data: bytes) -> Deal:
     """Return a site's boxes for the other sites of a cohort, at the server.
 
     Raises
     ------
     SumRefused
-        If they are malformed, or for another cohort or epoch.
+        If they are malformed, for another cohort or epoch, or one is not signed by the site.
     """
     deal = Deal.from_bytes(data)
     others = tuple(other for other in directory.sites if other != site)
     if (deal.site, deal.epoch, deal.slots, deal.receivers) != (site, directory.epoch, directory.slots, others):
         raise SumRefused(f"the boxes of site {site} are not for this cohort")
+    for receiver in others:
+        box = deal.box_for(receiver)
+        sealed, signature = box[:-SIGNATURE_BYTES], box[-SIGNATURE_BYTES:]
+        _check_box(study, directory.epoch, directory.digest, site, receiver, sealed, signature)
     return deal
 
 
@@ -325,10 +351,21 @@ def read_held(study: SumStudy, directory: Directory, site: int, data: bytes) -> 
 
     Raises
     ------
+    BoxesUnopened
+        If the site says that boxes do not open.
     SumRefused
         If it is malformed, or of another site or directory.
     """
-    held = HeldShares.from_bytes(data)
+    try:
+        complaint = UnopenedBoxes.from_bytes(data)
+    except SumMalformed:
+        held = HeldShares.from_bytes(data)
+    else:
+        if (complaint.site, complaint.epoch) != (site, directory.epoch) or not set(complaint.dealers) <= set(
+            directory.sites
+        ):
+            raise SumRefused(f"the complaint of site {site} is not about this cohort")
+        raise BoxesUnopened(complaint.dealers)
     statement = held_statement(study, directory.epoch, directory.digest, site)
     if (held.site, held.epoch) != (site, directory.epoch) or not study.verify(site, statement, held.signature):
         raise SumRefused(f"the signature of site {site} is not of this directory")
@@ -347,6 +384,20 @@ def make_roll(directory: Directory, signatures: Mapping[int, bytes]) -> bytes:
     if lacking:
         raise SumRefused(f"{sites_shown(lacking)} did not sign: begin another epoch without them")
     return Roll(directory.epoch, directory.sites, b"".join(signatures[site] for site in directory.sites)).to_bytes()
+
+
+def _check_announcement(study: SumStudy, one: Announcement) -> None:
+    if not study.verify(one.site, one.statement(study), one.signature):
+        raise SumRefused(f"the announcement of site {one.site} is not signed by the identity in the terms")
+    if not all(map(is_sound_public, (one.box, *map(one.pair_public, range(one.slots))))):
+        raise SumRefused(f"site {one.site} announced a key that is not canonical or is of small order")
+
+
+def _check_box(
+    study: SumStudy, epoch: int, directory: bytes, sender: int, receiver: int, sealed: bytes, signature: bytes
+) -> None:
+    if not study.verify(sender, box_statement(study, epoch, directory, sender, receiver, sealed), signature):
+        raise SumRefused(f"the box of site {sender} for site {receiver} is not signed by it under this directory")
 
 
 def _delivery(directory: Directory, deals: Mapping[int, Deal], site: int) -> bytes:

@@ -6,6 +6,7 @@ server → site   Directory      the announcements of the cohort
 site → server   Deal           a box of shares for every other site, each signed
 server → site   BoxDelivery    the boxes for one site
 site → server   HeldShares     a signature: this site has all its shares, under this directory
+                UnopenedBoxes  or whose boxes it cannot open
 server → site   Roll           the signatures of the whole cohort: the epoch begins
 """
 
@@ -17,7 +18,7 @@ from functools import cached_property
 from taciturn.secure_sum.masking import KEY_BYTES
 from taciturn.secure_sum.parameters import SITES_LIMIT, SLOTS_LIMIT
 from taciturn.secure_sum.shamir import ELEMENT_BYTES
-from taciturn.secure_sum.sum_context import SIGNATURE_BYTES, SumStudy, digest_of, numbers
+from taciturn.secure_sum.sum_context import DIGEST_BYTES, SIGNATURE_BYTES, SumStudy, digest_of, numbers
 from taciturn.secure_sum.sum_wire import SumMessage, is_increasing
 
 SLOT_BYTES = 2 * KEY_BYTES  # of an announcement: the pair's public key and the fingerprint
@@ -27,11 +28,19 @@ HPKE_BYTES = 48  # an encapsulated key of 32 bytes and a tag of 16
 
 @dataclass(frozen=True)
 class EpochRequest(SumMessage):
-    """The server asks for the keys of an epoch."""
+    """The server asks for the keys of an epoch.
+
+    `study` is the digest of the study as the server computes it, so that a site with another one can say so. Nothing
+    rests on it: everything that a site signs names its own digest.
+    """
 
     KIND = "sum-epoch"
     epoch: int
     slots: int
+    study: bytes = b""  # 32 bytes, or empty
+
+    def __post_init__(self) -> None:
+        self.require(len(self.study) in (0, DIGEST_BYTES), "a digest of the study has 32 bytes")
 
 
 @dataclass(frozen=True)
@@ -164,6 +173,19 @@ class HeldShares(SumMessage):
 
     def __post_init__(self) -> None:
         self.require(len(self.signature) == SIGNATURE_BYTES, "a signature has 64 bytes")
+
+
+@dataclass(frozen=True)
+class UnopenedBoxes(SumMessage):
+    """A site cannot use boxes that these sites signed: they do not open, or do not hold field elements."""
+
+    KIND = "sum-unopened"
+    site: int
+    epoch: int
+    dealers: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        self.require(is_increasing(self.dealers) and self.site not in self.dealers, "the other sites must increase")
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ does not rest on it. It needs no single upload either: uploads are added as they
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from taciturn.secure_sum.masking import (
     self_mask,
     unpack,
 )
-from taciturn.secure_sum.shamir import join, lagrange_weights, read_elements
+from taciturn.secure_sum.shamir import PRIME, join, lagrange_weights, read_elements
 from taciturn.secure_sum.slot_messages import (
     AliveRequest,
     AliveSignature,
@@ -39,7 +40,7 @@ from taciturn.secure_sum.slot_messages import (
 from taciturn.secure_sum.sum_context import SumStudy
 from taciturn.secure_sum.sum_wire import SumRefused, sites_shown
 
-SPARES_TRIED = 3  # helpers that may take the place of one with a wrong share
+SUBSETS_TRIED = 300  # groups of helpers that are left out in turn, in one opening, to find who sent wrong shares
 
 
 class SlotLost(PeerLost):
@@ -244,7 +245,8 @@ class SlotOpening:
         masked : MaskedSum
             The uploads of U, from `add`.
         answers : mapping of int to list of int
-            The shares of at least tau helpers, from `read_shares`. More helpers allow for a wrong share.
+            The shares of at least tau helpers, from `read_shares`. More helpers allow for wrong shares: half as many
+            as there are helpers beyond tau, and up to all of these if there are few sites.
 
         Raises
         ------
@@ -285,29 +287,33 @@ class SlotOpening:
         self, alive: Sequence[int], answers: Mapping[int, list[int]]
     ) -> tuple[dict[int, int], dict[int, tuple[int, ...]]]:
         """Return the secret of every site of the roster, and the helpers whose shares were wrong."""
-        helpers, spares = sorted(answers)[: self.threshold], sorted(answers)[self.threshold :]
-        roster = self.question.roster
-        secrets = self._joined(helpers, answers, roster)
-        wrong = tuple(site for site in roster if not self._fits(site, secrets[site], site in alive))
-        if not wrong:
-            return secrets, {}
-        for spare in spares[:SPARES_TRIED]:
-            for helper in helpers:
-                others = [one for one in helpers if one != helper] + [spare]
-                found = self._joined(others, answers, wrong)
-                if all(self._fits(site, found[site], site in alive) for site in wrong):
-                    return secrets | found, {helper: wrong}
-        colluders = self.study.parameters.colluders
-        fault = (
-            f"{sites_shown(wrong)} dealt them wrongly, or a helper changed them"
-            if len(wrong) <= colluders
-            else f"more than {colluders} sites are affected, so a helper sent wrong shares"
-        )
-        raise WrongShares(f"the shares of {sites_shown(wrong)} do not give what was announced: {fault}", wrong)
-
-    def _joined(self, helpers: Sequence[int], answers: Mapping[int, list[int]], sites: Sequence[int]) -> dict[int, int]:
-        weights, place = lagrange_weights(helpers), {site: at for at, site in enumerate(self.question.roster)}
-        return {site: join(weights, [answers[helper][place[site]] for helper in helpers]) for site in sites}
+        shares = _Shares(self.question.roster, self.threshold, answers)
+        first, tries = shares.first(()), iter(range(SUBSETS_TRIED))
+        secrets = {site: shares.joined(site, first) for site in self.question.roster}
+        wrong = tuple(site for site in secrets if not self._fits(site, secrets[site], site in alive))
+        disputed: dict[int, tuple[int, ...]] = {}
+        lost: tuple[int, ...] = ()
+        for site in wrong:
+            for left_out in shares.suspects(site, tuple(sorted(disputed)), tries):
+                helpers = shares.first(left_out)
+                secret = shares.joined(site, helpers)
+                if self._fits(site, secret, site in alive):
+                    secrets[site] = secret
+                    for helper in left_out:
+                        if shares.is_wrong(site, helper, helpers):
+                            disputed[helper] = (*disputed.get(helper, ()), site)
+                    break
+            else:
+                lost += (site,)
+        if lost:
+            colluders = self.study.parameters.colluders
+            fault = (
+                f"{sites_shown(lost)} dealt them wrongly, or a helper changed them"
+                if len(lost) <= colluders
+                else f"more than {colluders} sites are affected, so a helper sent wrong shares"
+            )
+            raise WrongShares(f"the shares of {sites_shown(lost)} do not give what was announced: {fault}", lost)
+        return secrets, disputed
 
     def _fits(self, site: int, secret: int, is_alive: bool) -> bool:
         """Return whether a secret is the one that a site announced."""
@@ -315,3 +321,99 @@ class SlotOpening:
         if is_alive:
             return fingerprint(secret) == announcement.fingerprint(slot)
         return pair_public(secret) == announcement.pair_public(slot)
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """The shares that helpers sent in a slot, of which some may be wrong.
+
+    Whether a secret is right can be seen, because it is announced. So what is guessed here about helpers may be wrong:
+    it decides who is tried, and not what is opened.
+    """
+
+    roster: tuple[int, ...]
+    threshold: int
+    answers: Mapping[int, list[int]] = field(repr=False)
+    _weights: dict[tuple[int, tuple[int, ...]], list[int]] = field(default_factory=dict, repr=False)
+
+    def of(self, site: int, helpers: Sequence[int]) -> list[int]:
+        """Return the shares of a site's secret that helpers sent."""
+        place = self.roster.index(site)
+        return [self.answers[helper][place] for helper in helpers]
+
+    def first(self, left_out: Sequence[int]) -> tuple[int, ...]:
+        """Return the first tau helpers without some."""
+        return tuple(helper for helper in sorted(self.answers) if helper not in left_out)[: self.threshold]
+
+    def joined(self, site: int, helpers: tuple[int, ...], at: int = 0) -> int:
+        """Return the value at a point of the polynomial through tau shares; its value at 0 is the secret."""
+        if (at, helpers) not in self._weights:
+            self._weights[at, helpers] = lagrange_weights([(helper - at) % PRIME for helper in helpers])
+        return join(self._weights[at, helpers], self.of(site, helpers))
+
+    def is_wrong(self, site: int, helper: int, right: tuple[int, ...]) -> bool:
+        """Return whether a helper's share does not agree with those of tau others, which are right."""
+        return self.joined(site, right, helper) != self.of(site, [helper])[0]
+
+    def suspects(self, site: int, known: tuple[int, ...], tries: Iterator[int]) -> Iterator[tuple[int, ...]]:
+        """Yield helpers to leave out: those with wrong shares before, those that decoding finds, then some in turn."""
+        helpers = sorted(self.answers)
+        spare = len(helpers) - self.threshold
+        if 0 < len(known) <= spare:
+            yield known
+        located = self._located(site, helpers)
+        if 0 < len(located) <= spare:
+            yield located
+        for count in range(1, spare + 1):
+            for group in combinations(helpers, count):
+                if next(tries, None) is None:
+                    return
+                yield group
+
+    def _located(self, site: int, helpers: Sequence[int]) -> tuple[int, ...]:
+        """Return the helpers with wrong shares, found as errors in a Reed-Solomon code.
+
+        They are right if there are at most half as many of them as there are helpers beyond tau. Syndromes are
+        S_k = sum_x u_x x^k f(x), with u_x = 1 / prod_(m != x) (m - x); they are 0 if all shares are right.
+        """
+        values, terms = self.of(site, helpers), []
+        weights = lagrange_weights(helpers)  # of x: prod_(m != x) m / (m - x), which is u_x prod_m m / x
+        for helper, weight, value in zip(helpers, weights, values, strict=True):
+            terms.append(weight * helper % PRIME * value % PRIME)
+        syndromes = []
+        for _ in range(len(helpers) - self.threshold):
+            syndromes.append(sum(terms) % PRIME)
+            terms = [term * helper % PRIME for term, helper in zip(terms, helpers, strict=True)]
+        locator = _shortest_recurrence(syndromes)
+        return tuple(
+            x
+            for x in helpers
+            if sum(c * pow(x, len(locator) - 1 - i, PRIME) for i, c in enumerate(locator)) % PRIME == 0
+        )
+
+
+def _shortest_recurrence(sequence: Sequence[int]) -> list[int]:
+    """Return 1, c_1, ..., c_L with s_n + c_1 s_(n-1) + ... + c_L s_(n-L) = 0 for all n >= L (Berlekamp and Massey).
+
+    Examples
+    --------
+    >>> _shortest_recurrence([1, 2, 4, 8]) == [1, PRIME - 2]
+    True
+    """
+    current, before = [1], [1]
+    length, shift, last = 0, 1, 1
+    for n, value in enumerate(sequence):
+        gap = (value + sum(current[i] * sequence[n - i] for i in range(1, min(length, len(current) - 1) + 1))) % PRIME
+        if gap == 0:
+            shift += 1
+            continue
+        factor, old = gap * pow(last, -1, PRIME) % PRIME, current
+        moved = [0] * shift + [factor * c % PRIME for c in before]
+        size = max(len(current), len(moved))
+        padded = [*current, *[0] * (size - len(current))]
+        current = [(c - m) % PRIME for c, m in zip(padded, [*moved, *[0] * (size - len(moved))], strict=True)]
+        if 2 * length <= n:
+            length, before, last, shift = n + 1 - length, old, gap, 1
+        else:
+            shift += 1
+    return [*current, *[0] * (length + 1 - len(current))][: length + 1]

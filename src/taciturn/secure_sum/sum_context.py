@@ -81,6 +81,9 @@ class SumStudy:
         What all sites agree on.
     identities
         The public identity of every site, made by the site and compared by people.
+    noise
+        What else sites must plan alike, in the words of the caller: the noise that each adds, and the grid of the
+        numbers. A site relies on the noise of the others.
 
     Raises
     ------
@@ -92,6 +95,7 @@ class SumStudy:
     experiment: bytes
     parameters: SumParameters
     identities: tuple[Verifier, ...]
+    noise: bytes = b""
 
     def __post_init__(self) -> None:
         if len(self.terms) != DIGEST_BYTES or len(self.experiment) != 16:
@@ -107,7 +111,7 @@ class SumStudy:
     def digest(self) -> bytes:
         """SHA-256 of everything that is agreed on."""
         keys = framed(*(identity.keys for identity in self.identities))
-        return digest_of(PROTOCOL, self.terms, self.experiment, numbers(astuple(self.parameters)), keys)
+        return digest_of(PROTOCOL, self.terms, self.experiment, numbers(astuple(self.parameters)), self.noise, keys)
 
     def statement(self, kind: bytes, *parts: bytes) -> bytes:
         """Return the bytes that a site signs, or a key is bound to, for one purpose."""
