@@ -12,6 +12,7 @@ import pytest
 from taciturn.federation import agreement
 from taciturn.federation.agreement import StudyLoader, load_site_dataset
 from taciturn.federation.messages import Ready
+from taciturn.privacy.events import Discrete
 from taciturn.types import Dataset
 
 from .helpers import SITES, answered, invite, make_federation, question, write_table
@@ -91,8 +92,10 @@ def test_no_number_of_records_keeps_a_site_out(tmp_path: Path, rows: int) -> Non
 def test_a_record_that_is_added_moves_the_sums_by_no_more_than_is_charged(tmp_path: Path, rows: int) -> None:
     """At records_max = 20 as anywhere: no record that is added pushes another one out."""
     federation = make_federation(tmp_path / "f", only=("north",))
-    release = federation.agreement.algorithm.release
-    problem, z = federation.agreement.algorithm.problem, federation.agreement.zero
+    algorithm: Any = federation.agreement.algorithm
+    release, problem, z = algorithm.release, algorithm.problem, federation.agreement.zero
+    event = federation.agreement.plan.event
+    assert isinstance(event, Discrete)
 
     def total(lines: list[str]) -> Any:
         (federation.root / "north" / "table.csv").write_text("\n".join(["age,weight,ill", *lines, ""]))
@@ -101,7 +104,7 @@ def test_a_record_that_is_added_moves_the_sums_by_no_more_than_is_charged(tmp_pa
 
     lines = [f"{90 - row % 3},180,no" for row in range(rows)]
     change = np.linalg.norm(total(["91,181,yes", *lines]) - total(lines))
-    assert 0.9 < change / (federation.agreement.plan.event.l2 * release.unit(problem)) <= 1.0
+    assert 0.9 < change / (event.l2 * release.unit(problem)) <= 1.0
 
 
 def test_records_are_read_once_until_a_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
