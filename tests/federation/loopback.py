@@ -71,7 +71,8 @@ class Recorder:
                 packet, (_, _, kind, *_) = self._socket.recvfrom(1 << 17)
                 if kind == TO_THIS_HOST:
                     self._keep(packet)
-            if not self.elements and (self.root / "run" / "rounds.jsonl").exists():
+            rounds = self.root / "run" / "rounds.jsonl"
+            if not self.elements and rounds.exists() and rounds.stat().st_size:  # the first round is done
                 self._read_journals()
 
     def _keep(self, packet: bytes) -> None:
