@@ -100,14 +100,12 @@ def windows(data: bytes) -> NDArray[np.uint64]:
 
 def count_found(needles: Iterable[bytes], streams: Iterable[bytes]) -> int:
     """Return how many windows of the streams are windows of a needle; those that are mostly padding do not count."""
-    wanted = np.unique(np.concatenate([windows(needle) for needle in needles]))
+    wanted = np.unique(windows(b"".join(needles)))
     kinds = np.sort(wanted.view(np.uint8).reshape(-1, 8), axis=1)
     wanted = wanted[(np.diff(kinds, axis=1) != 0).sum(axis=1) >= 4]  # five different bytes or more
     mask = np.uint64((1 << 24) - 1)
     likely = np.zeros(1 << 24, bool)
     likely[wanted >> np.uint64(8) & mask] = True
-    found = 0
-    for stream in streams:
-        there = windows(stream)
-        found += int(np.isin(there[likely[there >> np.uint64(8) & mask]], wanted).sum())
-    return found
+    there = map(windows, streams)
+    kept = np.concatenate([found[likely[found >> np.uint64(8) & mask]] for found in there])
+    return int(np.isin(kept, wanted).sum())

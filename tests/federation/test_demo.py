@@ -104,7 +104,7 @@ def test_the_connections_of_a_secure_sum_carry_no_secret_and_no_number_of_a_sing
             np.asarray(algorithm.local_gradient(1, zero, Agent(zero, zero), shard, one).gradient, np.int64).reshape(-1)
             for one in sources
         )
-        needles += [form for secret in (numbers, clean, numbers - clean) for form in forms(secret[:400])]
+        needles += [form for secret in (numbers, clean, numbers - clean) for form in forms(secret[:100])]
     assert count_found(needles, streams) == 0
     hidden = streams[0] + b"".join(needle[3:14] for needle in needles[:7])
     assert count_found(needles, [hidden]) >= 7 * 4  # it would be found
