@@ -7,22 +7,34 @@ import re
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any, cast
 
+import numpy as np
 import pytest
 
+from taciturn.algorithms import Agent
+from taciturn.algorithms.base import SummableAlgorithm
 from taciturn.cli.federation_commands import _print_demo
+from taciturn.data import load_unmapped
 from taciturn.errors import InputError
+from taciturn.federation.agreement import derive_agreement, published_shards
 from taciturn.federation.demo import Accident, DemoResult, DemoSite, _demo_folder
 from taciturn.federation.identity import Identity
-from taciturn.federation.run_folder import read_rounds
+from taciturn.federation.run_folder import participation_totals, read_rounds
 from taciturn.federation.site_operations import site_status
+from taciturn.federation.sum_terms import noise_number
+from taciturn.federation.terms import read_terms
+from taciturn.privacy.noise import SeededNoise
 from taciturn.runs.folder import RunFolder
 from tests.cli.helpers import COMMAND, environment, taciturn, taciturn_json
+from tests.federation.loopback import Recorder, can_record, count_found
+from tests.federation.test_sum_wire import Silent, forms
 
 pytestmark = pytest.mark.federation
 
 ROUNDS, SUM_ROUNDS = 18, 60
 SUM_SITES = ("north", "east", "south", "west", "centre")
+RECORDED: dict[Path, Recorder] = {}  # by the folder of the demonstration
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +47,10 @@ def place(on_disk: Path) -> Path:
 def sums(on_disk: Path) -> Path:
     """The folder of a finished demonstration of a secure sum."""
     words = ("--trust", "secure-sum", "--rounds", str(SUM_ROUNDS))
-    return demonstrated(on_disk / "sums", *words)
+    with Recorder(on_disk / "sums") as recorder:
+        found = demonstrated(on_disk / "sums", *words)
+    RECORDED[found] = recorder
+    return found
 
 
 def demonstrated(folder: Path, *words: str) -> Path:
@@ -67,6 +82,32 @@ def test_a_secure_sum_with_a_site_killed_in_an_upload_and_one_before_its_shares(
         assert transcript["covered"] is True
         kinds = {line["kind"] for line in transcript["departures"]}
         assert {"ready", "sum announce", "sum deal", "sum keep", "sum begin", "sum upload"} <= kinds
+
+
+@pytest.mark.skipif(not can_record(), reason="the packets of the loopback device are for root")
+def test_the_connections_of_a_secure_sum_carry_no_secret_and_no_number_of_a_single_site(sums: Path) -> None:
+    """What really left the processes: TCP on the loopback device, in both directions, restarts of sites included."""
+    recorder, run = RECORDED[sums], RunFolder.open(sums / "run")
+    terms, totals = read_terms(sums / "federation.toml"), participation_totals(run)
+    streams = recorder.streams(terms.port)
+    assert sum(map(len, streams)) > totals.bytes_up + totals.bytes_down  # all messages are in it, and their envelopes
+    assert len(recorder.elements) > 5 * 25 * 2 * 6  # five sites' secrets, and shares of five sites, of most slots
+    needles = [*recorder.elements, *(element[::-1] for element in recorder.elements)]
+    agreement, published = derive_agreement(terms), load_unmapped(terms.data_options())
+    algorithm, zero = cast(SummableAlgorithm, agreement.algorithm), agreement.zero
+    epoch, slot = map(int, str(read_rounds(run)[0].slot).split("/"))
+    for index, site in enumerate(terms.agents):
+        shard, _ = published_shards(terms, published, site)
+        noise = SeededNoise((7,), index, noise_number(epoch, slot), agreement.part.batch.streams)
+        sources: list[Any] = [noise, Silent()]
+        numbers, clean = (
+            np.asarray(algorithm.local_gradient(1, zero, Agent(zero, zero), shard, one).gradient, np.int64).reshape(-1)
+            for one in sources
+        )
+        needles += [form for secret in (numbers, clean, numbers - clean) for form in forms(secret[:100])]
+    assert count_found(needles, streams) == 0
+    hidden = streams[0] + b"".join(needle[3:14] for needle in needles[:7])
+    assert count_found(needles, [hidden]) >= 7 * 4  # it would be found
 
 
 def test_crashes_change_nothing(place: Path) -> None:

@@ -22,12 +22,21 @@ from taciturn.federation.agent import INTERNAL_ERROR, STUDY_BROKEN
 from taciturn.federation.messages import Invitation, SumRequest
 from taciturn.federation.study_ledger import StudyLedger
 from taciturn.federation.sum_journal import SumJournal
-from taciturn.secure_sum.epoch import EpochRules, read_announcement
-from taciturn.secure_sum.epoch_messages import Announcement, Directory, EpochRequest
+from taciturn.secure_sum.epoch import DealtEpoch, EpochRules, KeptEpoch, make_directory, read_announcement
+from taciturn.secure_sum.epoch_messages import Announcement, Directory, EpochRequest, Roll
 from taciturn.secure_sum.masking import Integers, centred, pair_key, pair_mask, self_mask, unpack
 from taciturn.secure_sum.shamir import join, lagrange_weights, read_elements
 from taciturn.secure_sum.slot import SlotRules
-from taciturn.secure_sum.slot_messages import MaskedUpload, RevealedShares, ShareRequest, SumQuestion
+from taciturn.secure_sum.slot_messages import (
+    AliveRequest,
+    AliveSignature,
+    MaskedUpload,
+    RevealedShares,
+    ShareRequest,
+    SumQuestion,
+    alive_statement,
+    receipt_statement,
+)
 from taciturn.secure_sum.sum_context import SumStudy
 from tests.federation.helpers import EXPERIMENT
 from tests.federation.sum_adversary import NOTHING, Crew, SiteRefused, coalition_of, crew
@@ -38,6 +47,7 @@ from tests.secure_sum.test_cheats import (
     Gullible,
     Keeping,
     NoCohort,
+    NoDirectory,
     NoModel,
     NoQuorum,
     NoReceipts,
@@ -45,6 +55,7 @@ from tests.secure_sum.test_cheats import (
     NoSlot,
     SeveralQuestions,
     SeveralSets,
+    TwoDirectories,
 )
 
 
@@ -354,6 +365,90 @@ def test_different_directories_for_different_sites(tmp_path: Path) -> None:
         with pytest.raises(SiteRefused, match="no epoch has begun at this site"):
             made.directory = first
             made.members[1].upload(made.question(0), NOTHING, b"")
+
+
+def two_directories(made: Crew) -> Opened:
+    """3: cohorts of twelve and nine sites in one epoch, each with enough opinions for a set of its own.
+
+    Site 12 colludes. Sites 1 to 6 open a set without site 4, sites 7 to 11 one without site 5: both secrets of site 4
+    are known.
+    """
+    made.invite()
+    study, everybody, roster = made.study, tuple(range(1, 13)), tuple(range(4, 13))
+    ask, request = {site: made.members[site].step for site in everybody[:-1]}, EpochRequest(0, 1)
+    colluder = TwoDirectories(study, 12, made.signer(12), frozenset(everybody))
+    state, announced = colluder.announce(0, 1)
+    messages = {site: one(wire.ANNOUNCE, request.to_bytes()) for site, one in ask.items()} | {12: announced}
+    read = {site: read_announcement(study, request, site, data) for site, data in messages.items()}
+    first, second = (make_directory(study, {site: read[site] for site in sites}) for sites in (everybody, roster))
+    dealt: dict[Directory, dict[int, bytes]] = {first: {}, second: {}}
+    orders = [((1, 2, 3), (first,)), ((4, 5, 6), (second, first)), ((7, 8, 9, 10, 11), (first, second))]
+    for sites, order in orders:  # the last one is what a site goes on with
+        for directory in order:
+            dealt[directory] |= {site: ask[site](wire.DEAL, directory.to_bytes()) for site in sites}
+    kept: dict[Directory, KeptEpoch] = {}
+    for directory, group in ((first, range(1, 7)), (second, range(7, 12))):
+        mine, dealt[directory][12] = colluder.deal(state, directory.to_bytes())
+        boxes = deliveries_of(directory, dealt[directory])
+        kept[directory], _ = colluder.keep(mine, boxes[12])
+        roll = Roll(0, directory.sites, bytes(64 * len(directory.sites))).to_bytes()
+        for site in group:
+            ask[site](wire.KEEP, boxes[site])
+            ask[site](wire.BEGIN, roll)
+    made.directory = first
+    question = made.question(0, roster)
+    context = made.members[1].slots.context(made.members[1].now, question)
+    uploads = {site: MaskedUpload.from_bytes(made.members[site].upload(question, NOTHING, b"")) for site in roster[:-1]}
+    receipts = {site: upload.receipt for site, upload in uploads.items()}
+    receipts[12] = made.signer(12).sign(receipt_statement(study, context, 12))
+    known: dict[str, int] = {}
+    for directory, group, missing, kind in ((first, range(1, 7), 4, PAIR), (second, range(7, 12), 5, OWN)):
+        alive = tuple(site for site in roster if site != missing)
+        asked = AliveRequest(question, alive, b"".join(receipts[site] for site in alive)).to_bytes()
+        signed = {12: made.signer(12).sign(alive_statement(study, context, alive, 12))}
+        for site in group:
+            signed[site] = AliveSignature.from_bytes(made.members[site].agree(asked)).signature
+        signers = tuple(sorted(signed))
+        opening = ShareRequest(question, alive, signers, b"".join(signed[site] for site in signers)).to_bytes()
+        shares = {}
+        for site in group:
+            answer = RevealedShares.from_bytes(made.members[site].reveal(opening))
+            shares[site] = read_elements(answer.shares)[roster.index(4)]
+        held = kept[directory].shares[0]
+        assert held is not None
+        shares[12] = held[4].pair if kind == PAIR else held[4].own
+        known[kind] = join(lagrange_weights(sorted(shares)), [shares[site] for site in sorted(shares)])
+    count, width = study.parameters.dimension, study.parameters.width
+    words = unpack(uploads[4].packed, width) - self_mask(known[OWN], 4, context, count)
+    for other in roster:
+        if other != 4:
+            public = first.announcements[other].pair_public(0)
+            words = words - pair_mask(pair_key(known[PAIR]), public, (4, other), context, count)
+    return Opened(centred(words, width), made.integers(4, question))
+
+
+def test_two_directories_in_one_epoch_would_open_a_single_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # 3: an agent refuses a second directory; without its rules and the journal's unique rows, site 4 is read
+    names = tuple(f"s{number}" for number in range(1, 13))
+
+    def twelve(root: Path) -> Any:
+        return crew(root, names, missing=4, begun=False)
+
+    reason = "shared its secrets under another directory of this epoch"
+    with twelve(tmp_path / "careful") as made, pytest.raises(SiteRefused, match=reason):
+        two_directories(made)
+    monkeypatch.setattr(sum_session, "EpochRules", TwoDirectories)
+    monkeypatch.setattr(sum_session, "SlotRules", NoDirectory)
+    real = SumJournal.write_dealt
+
+    def write(self: SumJournal, state: DealtEpoch) -> None:
+        self._run("delete from sum_deals where experiment = ? and epoch = ?", state.directory.epoch)
+        real(self, state)
+
+    monkeypatch.setattr(SumJournal, "write_dealt", write)
+    with twelve(tmp_path / "careless") as made:
+        found = two_directories(made)
+        assert np.array_equal(found.read, found.sent)
 
 
 def test_selective_drops_give_sums_with_all_their_noise_and_each_upload_is_charged(tmp_path: Path) -> None:

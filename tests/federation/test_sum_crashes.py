@@ -115,6 +115,8 @@ def test_sites_that_die_at_some_place(tmp_path: Path, monkeypatch: pytest.Monkey
     federation = make_sums(tmp_path, {"study": {"missing": 2, "reserve": 12, "rounds": 5}}, names=names, rows=4)
     owner, attribute = SITE_PLACES[place]
     real, calls = getattr(owner, attribute), Counter[str]()
+    monkeypatch.setattr(coordinator, "BACKOFF_SECONDS", 0.0)  # who has died is in the next epoch
+    monkeypatch.setattr(sum_coordinator, "JOIN_SLOTS", 1)
 
     with mortal(federation) as exchange:
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from taciturn.errors import InputError
+from taciturn.federation import coordinator, site_database, sum_coordinator
 from taciturn.federation import messages as wire
-from taciturn.federation import site_database
 from taciturn.federation.agent import INTERNAL_ERROR, STUDY_BROKEN, SiteAgent
 from taciturn.federation.coordinator import FINISHED
 from taciturn.federation.journal import Journal
@@ -220,8 +220,10 @@ class Watching(Local):
 def test_what_is_struck_out_is_in_no_file_while_the_agent_is_at_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two epochs of three slots; a slot is lost, an upload never arrives, and at the end everything is gone."""
+    """Epochs of at most three slots; a slot is lost, an upload never arrives, and at the end everything is gone."""
     monkeypatch.setattr(parameters, "EPOCH_SLOTS", 3)
+    monkeypatch.setattr(coordinator, "BACKOFF_SECONDS", 0.0)  # the site is back in the next round
+    monkeypatch.setattr(sum_coordinator, "JOIN_SLOTS", 1)
     federation = make_sums(tmp_path, rows=4)
     with federation.agents() as agents:
         exchange, study = Watching(agents, home=tmp_path / "s1"), federation.summing()

@@ -18,8 +18,10 @@ from taciturn.federation.run_folder import read_rounds
 from taciturn.federation.sum_coordinator import SumCoordinator
 from taciturn.federation.sum_terms import describe_noise
 from taciturn.planning.plan import plan_from_facts
+from taciturn.privacy.events import Discrete, Event
 from taciturn.runs.folder import read_lines
 from taciturn.secure_sum import parameters
+from taciturn.secure_sum.epoch_messages import EpochRequest
 from tests.federation.helpers import Local, conducted, participation
 from tests.federation.sum_helpers import (
     SUM_SITES,
@@ -345,8 +347,7 @@ def test_a_site_that_plans_other_noise_from_the_same_terms_is_in_no_sum(
     """As another release may: the others would rely on a share of noise that is too small."""
     federation = make_sums(tmp_path, {"study": {"rounds": 2}}, rows=4)
     if not said:  # the coordinator does not say what it plans, and what the site signs is for nobody
-        real = sum_coordinator.EpochRequest
-        monkeypatch.setattr(sum_coordinator, "EpochRequest", lambda epoch, slots, study: real(epoch, slots))
+        monkeypatch.setattr(sum_coordinator, "EpochRequest", lambda epoch, slots, study: EpochRequest(epoch, slots))
     with federation.agents() as agents:
         loader = agents["s5"].loader
         agreement = loader.agreement(federation.site("s5"))
@@ -367,9 +368,12 @@ def test_noise_is_described_alike_on_machines_whose_logarithms_differ_in_the_las
 
     def with_scale(factor: float) -> str:
         plan = agreement.plan
-        moved = Counter({replace(event, scale=event.scale * factor): n for event, n in plan.events.items()})  # type: ignore[type-var, union-attr]
+        moved: Counter[Event] = Counter()
+        for event, count in plan.events.items():
+            assert isinstance(event, Discrete)
+            moved[replace(event, scale=event.scale * factor)] += count
         part = agreement.part._replace(plans=(replace(plan, events=moved),))
-        return describe_noise(replace(agreement, study_plan=agreement.study_plan._replace(parts=(part,))))
+        return describe_noise(replace(agreement, study_plan=agreement.study_plan._replace(parts=[part])))
 
     assert with_scale(1.0) == with_scale(1.0 + 2**-52) == said != with_scale(1.0 + 1e-7)
     for word in ("sigma", "l2", "coordinates", "share", "bits", "unit"):

@@ -288,24 +288,21 @@ class SumCoordinator(Coordinator):
         """
         new = {(dealer, receiver) for receiver, dealers in complaints.items() for dealer in dealers}
         self.disputes |= new
-        names, counts = self.agreement.terms.agents, Counter(site for pair in self.disputes for site in pair)
-        guilty = {site for site, count in counts.items() if count > self.sums.parameters.colluders}
-        for number in sorted(guilty & {site for pair in new for site in pair}):
-            others = sorted({site for pair in self.disputes if number in pair for site in pair if site != number})
-            reason = (
-                f"its boxes, or what it says about boxes, do not agree with {', '.join(names[i - 1] for i in others)}"
-            )
-            self.log_event("rejected", site=names[number - 1], round=t, reason=reason)
-            self.backoffs[names[number - 1]] = Backoff(
-                self.invited_at[names[number - 1]], math.inf, reason, firm_until=math.inf
-            )
-            self._gone.add(names[number - 1])
-        for receiver in sorted({receiver for dealer, receiver in new if not {dealer, receiver} & guilty}):
-            unclear = tuple(dealer for dealer, other in sorted(new) if other == receiver)
-            self.log_event("refused", site=names[receiver - 1], round=t, reason=str(BoxesUnopened(unclear)))
-            self._hold_back(names[receiver - 1])
-            self._gone.add(names[receiver - 1])
-        return "; ".join(f"site {site}: {BoxesUnopened(dealers)}" for site, dealers in sorted(complaints.items()))
+        names, counts = self.agreement.terms.agents, Counter(number for pair in self.disputes for number in pair)
+        guilty = {number for number, count in counts.items() if count > self.sums.parameters.colluders}
+        for number in sorted(guilty & {one for pair in new for one in pair}):
+            others = sorted({one for pair in self.disputes if number in pair for one in pair if one != number})
+            against = ", ".join(names[other - 1] for other in others)
+            site, reason = names[number - 1], f"its boxes, or what it says about boxes, do not agree with {against}"
+            self.log_event("rejected", site=site, round=t, reason=reason)
+            self.backoffs[site] = Backoff(self.invited_at[site], math.inf, reason, firm_until=math.inf)
+            self._gone.add(site)
+        for number in sorted({receiver for dealer, receiver in new if not {dealer, receiver} & guilty}):
+            site = names[number - 1]
+            self.log_event("refused", site=site, round=t, reason=str(BoxesUnopened(complaints[number])))
+            self._hold_back(site)
+            self._gone.add(site)
+        return "; ".join(f"{names[n - 1]}: {BoxesUnopened(dealers)}" for n, dealers in sorted(complaints.items()))
 
     def _new_attempt(self, t: int, roster: Sequence[str], directory: Directory) -> SlotAttempt:
         """Choose a slot for round t; the question is on disk before any site is asked."""
