@@ -9,7 +9,7 @@ SPLITS keys, and every run draws its noise from the operating system, so another
 FEMNIST has 195 agents, its writers, and is run once. Needs MNIST and FEMNIST. Finished runs in runs/sum-accuracy are
 not run again. Writes benchmarks/results/sum_accuracy.json.
 
-Takes two to three minutes for each run of MNIST on an idle core, of which there are 25, and half an hour for FEMNIST.
+Takes a minute for each run of MNIST on an idle core, of which there are 25, and three minutes for FEMNIST.
 """
 
 from __future__ import annotations
