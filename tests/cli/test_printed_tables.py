@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from taciturn.cli import output
 from taciturn.reporting.effect_tables import EFFECT_HEADINGS, EFFECT_TEXTS, effect_rows
 from taciturn.runs.effects import ColumnEffect, RunEffects
+from tests.cli.helpers import taciturn
 
 
 def effects(name: str, knots: tuple[float, ...], effect: tuple[float, ...]) -> RunEffects:
@@ -48,3 +51,16 @@ def test_numbers_are_whole(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for whole in ("column", "strength", "-91400", "+59400", "7.629e-05", "1e-05", "test error", "63.34 RMSE"):
         assert whole in said
     assert max(map(len, said.splitlines())) <= width
+
+
+def test_the_bounds_of_a_label_are_a_range(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text("""[label]
+column = "y"
+bounds = [0, 450]
+[columns.a]
+kind = "numeric"
+bounds = [0, 1]
+""")
+    (tmp_path / "t.csv").write_text("a,y\n0.5,20\n0.1,449\n")
+    done = taciturn("data", "info", "t.csv", "--schema", "s.toml", cwd=tmp_path)
+    assert "bounds        0 to 450\n" in done.stdout

@@ -101,6 +101,21 @@ def test_mistakes_show_no_records(mistake: str) -> None:
     assert isinstance(caught.value, InputError)
 
 
+@pytest.mark.parametrize(
+    ("mistake", "sentence"),
+    [
+        ("a column twice", "columns 2 and 4 of X have the same name"),
+        ("names of two levels", "X has several levels of column names: give every column one name, a text"),
+        ("a label that is no class", "y has a label that is no class: the classes are no, yes"),
+        ("texts as weights", "sample_weight has texts that are not numbers"),
+        ("predict other columns", "feature_names_in_ lists them"),
+    ],
+)
+def test_mistakes_say_what_is_wrong(mistake: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        MISTAKES[mistake]()
+
+
 def test_a_row_of_an_agent_that_is_not_declared_is_left_out() -> None:
     """As in `taciturn.run`: one record must not decide whether a model is trained. All declared agents exist."""
     builder = taciturn.Schema.from_frame(X.assign(clinic="a", ill=Y)).declare(age=(0, 120), visits=(0, 20))
