@@ -359,7 +359,8 @@ def _read(model: Model, data: Any, use: str) -> Table:
 
 def _each_frame(data: Any) -> list[Any]:
     """Return the frames that an argument holds; none if it holds anything else, which reading it refuses."""
-    frames = list(data.values()) if isinstance(data, Mapping) else data if isinstance(data, list | tuple) else [data]
+    given = data.values() if isinstance(data, Mapping) else data if isinstance(data, list | tuple) else [data]
+    frames = list(given)
     return frames if frames and all(map(is_frame, frames)) else []
 
 

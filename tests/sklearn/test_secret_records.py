@@ -84,7 +84,7 @@ MISTAKES: dict[str, Callable[[], Any]] = {
     ),
     "predict texts": lambda: fitted().predict(np.array([[MARK, "1"]])),
     "predict one dimension": lambda: fitted().predict(list(TEXTS)),
-    "predict other columns": lambda: fitted().predict(headless(pandas.DataFrame(ONES))),
+    "predict other columns": lambda: fitted().predict(headless(pandas.DataFrame({"a": ONES[:, 0], "b": 2.0}))),
 }
 
 
