@@ -166,7 +166,7 @@ class _Code(NamedTuple):
             own = np.maximum(self.frequencies[rows], 0.0)
             root = np.linalg.cholesky(self.weight * (block.T * own) @ block + np.diag(ridges[rows, 0, 0])).T
             factors.append(np.asarray(np.linalg.inv(root), np.float64))
-            inverses.append(root)
+            inverses.append(np.asarray(root, np.float64))
             start += len(block)
         constant = math.sqrt(self.weight * self.coordinates.constant**2 + float(ridges[-1, 0, 0]))
         return _Scaling(
