@@ -148,6 +148,27 @@ def test_public_functions_document_parameters_results_errors_and_an_example() ->
                 assert missing == [], f"{name} lacks {missing}"
 
 
+def test_public_methods_document_parameters_results_errors_and_an_example() -> None:
+    """Those of the classes that users make or get; properties say what they are in a sentence."""
+    seen = 0
+    for module in (taciturn, taciturn.sklearn):
+        for kind in filter(inspect.isclass, (getattr(module, name) for name in module.__all__)):
+            for name in (name for name in vars(kind) if not name.startswith("_")):
+                found = getattr(kind, name)
+                if not (inspect.isfunction(found) or inspect.ismethod(found)) or "taciturn" not in found.__module__:
+                    continue
+                seen += 1
+                text, code, takes = inspect.getdoc(found) or "", inspect.getsource(found), inspect.signature(found)
+                slow = kind in (taciturn.Frontier, taciturn.Sweep)  # the functions that return them have examples
+                wanted = [] if slow else [">>> "]
+                wanted += ["Parameters\n"] if set(takes.parameters) - {"self"} else []
+                wanted += ["Returns\n"] if takes.return_annotation != "None" else []
+                wanted += ["Raises\n"] if re.search(r"^ +raise ", code, re.MULTILINE) else []
+                missing = [part for part in wanted if part not in text]
+                assert missing == [], f"{kind.__name__}.{name} lacks {missing}"
+    assert seen > 20
+
+
 def _code_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a file without comments and docstrings."""
     text = path.read_text()

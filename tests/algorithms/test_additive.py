@@ -228,11 +228,10 @@ def test_training_without_noise_approaches_the_optimum() -> None:
 def solved_alone(shard: Shard, loss: str) -> Array:
     """The optimum of one party's records, [J, K]."""
     problem = Problem(LOSSES[loss](), REGULARISERS["l2"](), 1e-6, SETS["all"](1.0), len(shard.x), 1, COMPILED)
-    best, zero = (
-        PooledOptimum(problem, *[Constant(1.0, np.ones(1))] * 2, BLOCKS),
-        np.zeros((WIDTH + 1, 1, shard.y.shape[1])),
-    )
-    return best.agent_step(1, zero, Agent(zero, zero), shard, SeededNoise((1,), 0, 1)).upload.z[:, 0]
+    step, zero = Constant(1.0, np.ones(1)), np.zeros((WIDTH + 1, 1, shard.y.shape[1]))
+    best = PooledOptimum(problem, step, step, BLOCKS)
+    solved: Array = best.agent_step(1, zero, Agent(zero, zero), shard, SeededNoise((1,), 0, 1)).upload.z[:, 0]
+    return solved
 
 
 def test_few_records_without_a_pattern_give_the_mean() -> None:

@@ -93,6 +93,18 @@ def test_an_interval_of_auroc_holds_the_estimate_and_is_no_point(positives: int,
     assert (1.0 - mirrored.high, 1.0 - mirrored.low) == pytest.approx((low, high), abs=1e-6)
 
 
+@given(st.lists(st.floats(0.0, 2.0), min_size=2, max_size=6), st.integers(1, 50))
+def test_intervals_of_few_records_stay_within_the_measures_range(values: list[float], scale: int) -> None:
+    """A loss of a few records had an interval from below 0, and a Brier score one to above 1."""
+    few = np.array(values)
+    low, high = mean_bounds(few, most=2.0) or Bounds(np.nan, np.nan)
+    assert 0.0 <= low <= few.mean() * (1 + 1e-12) and few.mean() * (1 - 1e-12) <= high <= 2.0
+    root = root_mean_bounds(scale * few) or Bounds(np.nan, np.nan)
+    assert 0.0 <= root.low <= np.sqrt(scale * few.mean()) * (1 + 1e-9) <= root.high * (1 + 1e-6) + 1e-12
+    explained = r2_bounds(few, np.arange(len(few)) + 1.0) or Bounds(np.nan, np.nan)
+    assert explained.low <= explained.high <= 1.0
+
+
 def test_one_record_gives_no_interval_of_a_mean_and_none_gives_none_of_a_share() -> None:
     assert mean_bounds(np.array([1.0])) is None
     assert share_bounds(0, 0) is None

@@ -84,7 +84,7 @@ MISTAKES: dict[str, Callable[[], Any]] = {
     ),
     "predict texts": lambda: fitted().predict(np.array([[MARK, "1"]])),
     "predict one dimension": lambda: fitted().predict(list(TEXTS)),
-    "predict other columns": lambda: fitted().predict(headless(pandas.DataFrame(ONES))),
+    "predict other columns": lambda: fitted().predict(headless(pandas.DataFrame({"a": ONES[:, 0], "b": 2.0}))),
 }
 
 
@@ -99,6 +99,21 @@ def test_mistakes_show_no_records(mistake: str) -> None:
         seen += [other for other in (one.__cause__, one.__context__) if other is not None and other not in seen]
     assert [text for text in said if MARK in text or "77123456" in text] == []
     assert isinstance(caught.value, InputError)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "sentence"),
+    [
+        ("a column twice", "columns 2 and 4 of X have the same name"),
+        ("names of two levels", "X has several levels of column names: give every column one name, a text"),
+        ("a label that is no class", "y has a label that is no class: the classes are no, yes"),
+        ("texts as weights", "sample_weight has texts that are not numbers"),
+        ("predict other columns", "feature_names_in_ lists them"),
+    ],
+)
+def test_mistakes_say_what_is_wrong(mistake: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        MISTAKES[mistake]()
 
 
 def test_a_row_of_an_agent_that_is_not_declared_is_left_out() -> None:

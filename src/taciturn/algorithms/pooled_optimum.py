@@ -78,7 +78,8 @@ class PooledOptimum(AveragingServer):
             return USUAL
         folds = range(min(FOLDS, math.ceil(HELD * FOLDS / records)))
         rest, held = [shard.rows(dealt != fold) for fold in folds], [shard.rows(dealt == fold) for fold in folds]
-        solved, best, least = [np.zeros((len(like), 1, like.shape[1]))] * len(folds), RIDGES[0], math.inf
+        solved: list[Array] = [np.zeros((len(like), 1, like.shape[1]))] * len(folds)
+        best, least = RIDGES[0], math.inf
         for ridge in RIDGES:
             solved = [
                 self._minimum(own, like, code, ridge, scale, start, ROUGH_CHANGE)
@@ -152,7 +153,7 @@ class _Code(NamedTuple):
     frequencies: NDArray[np.float64]  # of all levels
     weight: float  # the curvature of the sum of the losses, at most
 
-    def scaling(self, ridges: Array) -> _Scaling:
+    def scaling(self, ridges: NDArray[np.float64]) -> _Scaling:
         """Return factors that make the Hessian of each single column about the identity.
 
         The Hessian of a column's parameters is about H = weight B' diag(frequencies) B + ridge, where B has a row for
@@ -164,8 +165,8 @@ class _Code(NamedTuple):
             rows = slice(start, start + len(block))
             own = np.maximum(self.frequencies[rows], 0.0)
             root = np.linalg.cholesky(self.weight * (block.T * own) @ block + np.diag(ridges[rows, 0, 0])).T
-            factors.append(np.linalg.inv(root))
-            inverses.append(root)
+            factors.append(np.asarray(np.linalg.inv(root), np.float64))
+            inverses.append(np.asarray(root, np.float64))
             start += len(block)
         constant = math.sqrt(self.weight * self.coordinates.constant**2 + float(ridges[-1, 0, 0]))
         return _Scaling(

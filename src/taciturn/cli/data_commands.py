@@ -126,6 +126,8 @@ def _format_fact(value: object) -> str:
     if isinstance(value, dict):
         shown = [f"{key}: {count:,}" for key, count in list(value.items())[:MAX_COUNTS]]
         return "  ".join(shown) + (f"  … {len(value)} in all" if len(value) > MAX_COUNTS else "")
+    if isinstance(value, list) and len(value) == 2 and all(isinstance(item, float) for item in value):
+        return f"{value[0]:g} to {value[1]:g}"
     if isinstance(value, list):
         return "\n              ".join(str(item) for item in value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.3g}" if isinstance(value, float) else str(value)

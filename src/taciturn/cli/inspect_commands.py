@@ -26,7 +26,7 @@ from taciturn.cli.output import (
 )
 from taciturn.errors import InputError
 from taciturn.reporting.curves import full_label
-from taciturn.reporting.effect_tables import EFFECT_HEADINGS, LEVEL_HEADINGS, effect_rows, level_rows
+from taciturn.reporting.effect_tables import EFFECT_HEADINGS, EFFECT_TEXTS, LEVEL_HEADINGS, effect_rows, level_rows
 from taciturn.reporting.ranking import HEADINGS, WORDS, Ranked, cells, promises, ranking, seeds_range
 from taciturn.reporting.report import write_report
 from taciturn.reporting.side_by_side import (
@@ -185,7 +185,7 @@ def effects(run: Path, column: str | None, run_index: int, as_json: bool) -> Non
         print_json(found if one is None else one)
         return
     if one is None:
-        print_table(EFFECT_HEADINGS, effect_rows(found), left=1)
+        print_table(EFFECT_HEADINGS, effect_rows(found), left=1, texts=EFFECT_TEXTS)
     else:
         print_table(
             LEVEL_HEADINGS if len(found.outputs) == 1 else ("of", *LEVEL_HEADINGS), level_rows(found, one), left=1

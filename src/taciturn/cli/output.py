@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RESULT_COLUMNS = ("", "run", "seed", "test error", "objective", "rounds", "seconds", "sent up")  # 80 characters
+WITHOUT_LETTERS = re.compile(r"[\d.,+\-e%± ]+")  # a number, also among texts
 PATH = click.Path(path_type=Path)
 JSON_HELP = "print one JSON object, and nothing else, on stdout"
 JSON = click.option("--json", "as_json", is_flag=True, help=JSON_HELP)
@@ -100,8 +103,14 @@ def print_json(value: Any) -> None:
     click.echo(to_json(value))
 
 
-def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1, wrap: bool = False) -> None:
-    """Print a table.
+def print_table(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    left: int = 1,
+    wrap: bool = False,
+    texts: Sequence[int] | None = None,
+) -> None:
+    """Print a table. Texts take several lines rather than that a number is cut.
 
     Parameters
     ----------
@@ -112,12 +121,21 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], left: in
     left : int
         The number of columns, from the first, that hold text; the others hold numbers and are right-aligned.
     wrap : bool
-        Whether long cells take several lines instead of being cut.
+        Whether all long cells take several lines.
+    texts : sequence of int, optional
+        The columns that hold texts, if they are not the first ones.
     """
     table = Table(box=None, header_style="bold", pad_edge=False)
+    folded = range(len(headings)) if wrap else range(left) if texts is None else texts
     for i, heading in enumerate(headings):
-        justify, overflow = "left" if i < left else "right", "fold" if wrap else "ellipsis"
-        table.add_column(heading, justify=justify, no_wrap=not wrap, overflow=overflow)  # type: ignore[arg-type]
+        cells = [row[i] for row in rows if i not in folded or WITHOUT_LETTERS.fullmatch(row[i])]
+        table.add_column(
+            heading,
+            justify="left" if i < left else "right",
+            no_wrap=i not in folded,
+            overflow="fold",
+            min_width=max(map(cell_len, (heading, *cells))),
+        )
     for row in rows:
         table.add_row(*row)
     stdout.print(table)

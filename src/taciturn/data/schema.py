@@ -291,17 +291,48 @@ class Schema:
         ------
         InputError
             If it is not a frame.
+
+        Examples
+        --------
+        >>> import pandas
+        >>> Schema.from_frame(pandas.DataFrame({"age": [63.0], "ill": ["no"]})).undeclared
+        ('age', 'ill')
         """
         from taciturn.data.schema_builder import SchemaBuilder
 
         return SchemaBuilder.from_frame(frame)
 
     def to_toml(self) -> str:
-        """Return the schema as TOML text."""
+        """Return the schema as TOML text.
+
+        Returns
+        -------
+        str
+            The text of a schema file.
+
+        Examples
+        --------
+        >>> schema = Schema("ill", Classes(("no", "yes")), (Numeric("age", 0.0, 120.0),))
+        >>> parse_schema(schema.to_toml()) == schema
+        True
+        """
         return dump_schema(self)
 
     def save(self, path: str | Path) -> None:
-        """Write the schema to a TOML file."""
+        """Write the schema to a TOML file.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+
+        Examples
+        --------
+        >>> schema = Schema("ill", Classes(("no", "yes")), (Numeric("age", 0.0, 120.0),))
+        >>> schema.save("ill.toml")
+        >>> read_schema("ill.toml") == schema
+        True
+        """
         write_text(Path(path).expanduser(), self.to_toml())
 
 

@@ -84,10 +84,21 @@ class SchemaBuilder:
         frame : pandas.DataFrame or polars.DataFrame
             The frame.
 
+        Returns
+        -------
+        SchemaBuilder
+            A schema that declares nothing yet.
+
         Raises
         ------
         InputError
             If it is not a frame, or two columns have one name.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> dict(SchemaBuilder.from_frame(pd.DataFrame({"age": [63], "sex": ["m"]})).kinds)
+        {'age': 'numeric', 'sex': 'categorical'}
         """
         kinds = column_kinds(frame)
         return cls({name: "numeric" if kind == NUMERIC else "categorical" for name, kind in kinds.items()})
@@ -145,6 +156,14 @@ class SchemaBuilder:
         ------
         InputError
             If the frame has no such column, or a declaration has another form.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> patients = pd.DataFrame({"age": [63], "sex": ["m"], "ill": ["no"]})
+        >>> schema = SchemaBuilder.from_frame(patients).declare(age=(0, 120), sex=["f", "m"])
+        >>> schema.declare({"ill": ["no", "yes"]}, label="ill").build().target
+        Classes(names=('no', 'yes'))
         """
         found = dict(self.declared)
         for name, given in {**(columns or {}), **named}.items():
@@ -175,10 +194,26 @@ class SchemaBuilder:
     def drop(self, *columns: str) -> SchemaBuilder:
         """Leave columns out: identifiers, and what is not known when the model is used.
 
+        Parameters
+        ----------
+        *columns : str
+            The columns.
+
+        Returns
+        -------
+        SchemaBuilder
+            The schema without them.
+
         Raises
         ------
         InputError
             If the frame has no such column.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> SchemaBuilder.from_frame(pd.DataFrame({"age": [63], "name": ["Ann"]})).drop("name").undeclared
+        ('age',)
         """
         for name in columns:
             self._check_column(name)
@@ -199,10 +234,22 @@ class SchemaBuilder:
         *columns : str
             The columns; by default all that are not declared.
 
+        Returns
+        -------
+        SchemaBuilder
+            The schema with these declarations.
+
         Raises
         ------
         InputError
             If a column cannot be described by bounds or by a few categories.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> patients = pd.DataFrame({"age": [63, 41], "sex": ["m", "f"]})
+        >>> SchemaBuilder.from_frame(patients).draft(patients, "sex").declared["sex"]["categories"]
+        ['f', 'm']
         """
         names = columns or self.undeclared
         for name in names:
@@ -215,10 +262,22 @@ class SchemaBuilder:
     def build(self) -> Schema:
         """Return the schema.
 
+        Returns
+        -------
+        Schema
+            The schema, which says nothing of the frame but what was declared.
+
         Raises
         ------
         InputError
             If a column is not declared, or a declaration breaks a rule.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> builder = SchemaBuilder.from_frame(pd.DataFrame({"age": [63], "ill": ["no"]}))
+        >>> builder.declare(age=(0, 120), ill=["no", "yes"], label="ill").build().label
+        'ill'
         """
         if not self.label:
             raise InputError("the schema has no label: name its column with declare(label=...)")
@@ -235,7 +294,20 @@ class SchemaBuilder:
         return parse_schema(self.to_toml())
 
     def to_toml(self) -> str:
-        """Return the schema as TOML text, with comments for what is missing."""
+        """Return the schema as TOML text; comments mark what is missing.
+
+        Returns
+        -------
+        str
+            The text of a schema file.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> builder = SchemaBuilder.from_frame(pd.DataFrame({"age": [63], "ill": ["no"]}))
+        >>> "# not declared" in builder.to_toml()
+        True
+        """
         label = {
             "classes" if key == "categories" else key: v
             for key, v in self._keys_of(self.label).items()
@@ -265,7 +337,18 @@ class SchemaBuilder:
         return "\n".join(lines) + "\n"
 
     def save(self, path: str | Path) -> None:
-        """Write the schema to a TOML file; one that is not complete can be completed there."""
+        """Write the schema to a TOML file; one that is not complete can be completed there.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> SchemaBuilder.from_frame(pd.DataFrame({"age": [63], "ill": ["no"]})).save("draft.toml")
+        """
         write_text(Path(path).expanduser(), self.to_toml())
 
     def _check_column(self, name: str) -> None:

@@ -264,12 +264,29 @@ class Frontier(CompletedExperiment):
         return mark_lowest(found for point, folder in self.completed for found in read_points(point, folder))
 
     def table(self) -> str:
-        """Return the points as a Markdown table."""
+        """Return the points as a Markdown table.
+
+        Returns
+        -------
+        str
+            A row for each method, feature map, trust model and budget.
+        """
         headings, rows = frontier_table(self.points, self.regression)
         return markdown_table(headings, rows, TEXT_COLUMNS)
 
     def picture(self, path: str | Path) -> None:
-        """Draw the points to a file that ends in .png, .svg or .pdf."""
+        """Draw the points.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, which ends in .png, .svg or .pdf.
+
+        Raises
+        ------
+        InputError
+            If the file ends in anything else.
+        """
         from taciturn.experiments.experiment_figures import frontier_figure
         from taciturn.reporting.figures.style import save
 

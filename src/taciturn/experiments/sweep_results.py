@@ -180,7 +180,15 @@ class Sweep(CompletedExperiment):
         }
 
     def mean_table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        """Return headings and rows: varied settings, mean test error ± half its interval, number of repetitions."""
+        """Return the mean test error of every combination of settings.
+
+        Returns
+        -------
+        headings : tuple of str
+            The names of the varied settings, then the test error and the repeated unit.
+        rows : list of tuple of str
+            The settings, the mean ± half its interval, and the number of repetitions.
+        """
         names = [name for name, _ in next(iter(self.means))]
         shown = [name for name in names if len({dict(at)[name] for at in self.means}) > 1 or name == "algorithm"]
         rows = [
@@ -190,7 +198,13 @@ class Sweep(CompletedExperiment):
         return (*map(flag_name, shown), "test error", f"{UNIT_NAMES[self.unit]}s"), rows
 
     def comparison_lines(self) -> list[str]:
-        """Return one sentence for each comparison, after the settings it holds at."""
+        """Return one sentence for each comparison, after the settings it holds at.
+
+        Returns
+        -------
+        list of str
+            The sentences.
+        """
         return [
             f"{format_condition(found.at)}{': ' if found.at else ''}{describe_comparison(found, self.regression)}"
             for found in self.comparisons

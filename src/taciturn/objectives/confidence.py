@@ -7,8 +7,9 @@ share                  Wilson's score interval (1927)
 F1                     Wilson's interval of TP / (TP + FP + FN), of which F1 is an increasing function
 AUROC                  Newcombe's score interval (Statistics in Medicine 2006, method 5), from Hanley and McNeil's
                        variance
-mean, root mean        Student's t interval of the mean over the records
-R²                     t interval with the delta method's standard error
+mean, root mean        Student's t interval of the mean over the records, its lower end on a logarithmic scale, so that
+                       it is never below 0, and its upper end at most the largest value that the measure can have
+R²                     1 minus such an interval of the unexplained share, with the delta method's standard error
 mean over classes      precision and recall, which are independent from class to class: Zou and Donner's (2008), from
                        the classes' intervals; F1 and AUROC, which are not: the mean of the classes' intervals, which is
                        wide enough for any correlation
@@ -100,28 +101,38 @@ def average_bounds(values: Sequence[float], bounds: Sequence[Bounds], independen
     return Bounds(mean - low / n, mean + high / n)
 
 
-def mean_bounds(values: Array) -> Bounds | None:
-    """Return mean ± t(97.5 %, n - 1) s / sqrt(n) of values [n]; None for a single one.
+def mean_bounds(values: Array, most: float = math.inf) -> Bounds | None:
+    """Return the interval of the mean m of values [n] from 0 to `most`; None for a single one.
+
+    With h = t(97.5 %, n - 1) s / sqrt(n) it is from m exp(-h / m), the lower end of the interval of ln m, to m + h.
 
     >>> import numpy as np
     >>> low, high = mean_bounds(np.array([1.0, 2.0, 3.0]))
     >>> round(low, 4), round(high, 4)
-    (-0.4841, 4.4841)
+    (0.5776, 4.4841)
     """
+    half = _half_width(values)
+    return None if half is None else _positive_bounds(float(values.mean()), half, most)
+
+
+def _half_width(values: Array) -> float | None:
+    """Return t(97.5 %, n - 1) s / sqrt(n) of values [n]; None for a single one."""
     n = len(values)
     if n < 2:
         return None
     from scipy.special import stdtrit
 
-    half = float(stdtrit(n - 1, 0.975) * values.std(ddof=1) / math.sqrt(n))
-    mean = float(values.mean())
-    return Bounds(mean - half, mean + half)
+    return float(stdtrit(n - 1, 0.975) * values.std(ddof=1) / math.sqrt(n))
+
+
+def _positive_bounds(mean: float, half: float, most: float) -> Bounds:
+    return Bounds(mean * math.exp(-half / mean) if mean > 0.0 else 0.0, min(mean + half, most))
 
 
 def root_mean_bounds(squares: Array) -> Bounds | None:
     """Return the interval of a root mean square: the roots of the interval of the mean of squares [n]."""
     found = mean_bounds(squares)
-    return None if found is None else Bounds(math.sqrt(max(0.0, found.low)), math.sqrt(found.high))
+    return None if found is None else Bounds(math.sqrt(found.low), math.sqrt(found.high))
 
 
 def r2_bounds(squares: Array, deviations: Array) -> Bounds | None:
@@ -134,6 +145,9 @@ def r2_bounds(squares: Array, deviations: Array) -> Bounds | None:
     deviations
         Squared distances of the labels from their mean [n]; not all 0.
     """
-    ratio = squares.mean() / deviations.mean()
-    found = mean_bounds((squares - ratio * deviations) / deviations.mean())  # the influence of each record
-    return None if found is None else Bounds(1.0 - ratio + found.low, 1.0 - ratio + found.high)
+    ratio = float(squares.mean() / deviations.mean())
+    half = _half_width((squares - ratio * deviations) / deviations.mean())  # the influence of each record
+    if half is None:
+        return None
+    unexplained = _positive_bounds(ratio, half, math.inf)
+    return Bounds(1.0 - unexplained.high, 1.0 - unexplained.low)

@@ -52,7 +52,16 @@ def format_share(error: float, regression: bool, sign: str = "") -> str:
     >>> format_share(0.1234, regression=False), format_share(-2.5, regression=True, sign="+")
     ('12.34 %', '-2.5 RMSE')
     """
-    return f"{error:{sign}.4g} RMSE" if regression else f"{100.0 * error:{sign}.2f} %"
+    return f"{format_digits(error, 4, sign)} RMSE" if regression else f"{100.0 * error:{sign}.2f} %"
+
+
+def format_digits(value: float, digits: int, sign: str = "") -> str:
+    """Return a number rounded to so many significant digits, without an exponent from 0.0001 to ten thousand million.
+
+    >>> format_digits(-59412.3, 3), format_digits(0.5, 3, "+"), format_digits(7.6294e-5, 3)
+    ('-59400', '+0.5', '7.63e-05')
+    """
+    return f"{float(f'{value:.{digits}g}'):{sign}.10g}"
 
 
 def format_epsilon(value: float | None) -> str:

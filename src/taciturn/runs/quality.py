@@ -264,7 +264,7 @@ def _scores(found: _Predictions, positive: int) -> ClassificationScores:
         intervals=_known(
             error=share_bounds(wrong, n),
             log_loss=None if losses is None else mean_bounds(losses),
-            brier=None if briers is None else mean_bounds(briers),
+            brier=None if briers is None else mean_bounds(briers, most=1.0 if width == 2 else 2.0),
             auroc=area_bounds,
             **{name: bounds for name, (_, bounds) in averages.items()},
         ),

@@ -211,6 +211,22 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         -------
         self : object
             The fitted estimator.
+
+        Raises
+        ------
+        InputError
+            If the budget needs something that is not declared, or the records do not fit what is.
+        BudgetExhausted
+            If the fit does not fit into the ledger.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from taciturn.sklearn import TaciturnClassifier
+        >>> X, y = np.linspace(0.0, 10.0, 200).reshape(-1, 1), np.repeat(["no", "yes"], 100)
+        >>> model = TaciturnClassifier(total_epsilon=np.inf).fit(X, y)
+        >>> model.score(X, y) > 0.95
+        True
         """
         schema = self._declared_schema()
         X, y, agents, groups, weights = self._select(X, y, agents, groups, sample_weight, schema)
@@ -235,23 +251,61 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         return self.fit_intercept
 
     def decision_function(self, X: Any) -> Array:
-        """Return the score of every class, [n, K]; with two classes the score of the second minus the first, [n].
+        """Return the score of every class; with two classes the score of the second minus the first.
 
         Parameters
         ----------
         X : array-like, data frame or sparse matrix of shape (n_samples, n_features)
             Records.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            The scores; of several classes the one with the highest is predicted.
+
+        Raises
+        ------
+        InputError
+            If the records do not have the columns of those with which the model was fitted.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from taciturn.sklearn import TaciturnClassifier
+        >>> X, y = np.linspace(0.0, 10.0, 200).reshape(-1, 1), np.repeat(["no", "yes"], 100)
+        >>> model = TaciturnClassifier(total_epsilon=np.inf).fit(X, y)
+        >>> (model.decision_function([[1.0], [9.0]]) > 0.0).tolist()
+        [False, True]
         """
         scores = self._scores(X)
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class with the highest score of each record, [n].
+        """Return the class with the highest score of each record.
 
         Parameters
         ----------
         X : array-like, data frame or sparse matrix of shape (n_samples, n_features)
             Records.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Values of `classes_`.
+
+        Raises
+        ------
+        InputError
+            If the records do not have the columns of those with which the model was fitted.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from taciturn.sklearn import TaciturnClassifier
+        >>> X, y = np.linspace(0.0, 10.0, 200).reshape(-1, 1), np.repeat(["no", "yes"], 100)
+        >>> model = TaciturnClassifier(total_epsilon=np.inf).fit(X, y)
+        >>> model.predict([[1.0], [9.0]]).tolist()
+        ['no', 'yes']
         """
         scores = self.decision_function(X)
         best = (scores > 0.0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)
@@ -260,12 +314,31 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
-        """Return the probability of every class, [n, K]; only with `loss="softmax"`.
+        """Return the probability of every class; only with `loss="softmax"`.
 
         Parameters
         ----------
         X : array-like, data frame or sparse matrix of shape (n_samples, n_features)
             Records.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Probabilities; the columns are in the order of `classes_`.
+
+        Raises
+        ------
+        InputError
+            If the records do not have the columns of those with which the model was fitted.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from taciturn.sklearn import TaciturnClassifier
+        >>> X, y = np.linspace(0.0, 10.0, 200).reshape(-1, 1), np.repeat(["no", "yes"], 100)
+        >>> model = TaciturnClassifier(total_epsilon=np.inf).fit(X, y)
+        >>> model.predict_proba([[1.0], [9.0]]).argmax(axis=1).tolist()
+        [0, 1]
         """
         scores = self.decision_function(X)
         if scores.ndim == 1:
@@ -450,6 +523,22 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         -------
         self : object
             The fitted estimator.
+
+        Raises
+        ------
+        InputError
+            If the budget needs something that is not declared, or the records do not fit what is.
+        BudgetExhausted
+            If the fit does not fit into the ledger.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from taciturn.sklearn import TaciturnRegressor
+        >>> X = np.linspace(0.0, 10.0, 200).reshape(-1, 1)
+        >>> model = TaciturnRegressor(total_epsilon=np.inf, features="none").fit(X, 3.0 * X[:, 0] + 1.0)
+        >>> bool(model.score(X, 3.0 * X[:, 0] + 1.0) > 0.99)
+        True
         """
         schema = self._declared_schema()
         refuse_unreadable("y", y, 1)
@@ -467,12 +556,31 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any) -> Array:
-        """Return the prediction of each record, [n].
+        """Return the prediction of each record.
 
         Parameters
         ----------
         X : array-like, data frame or sparse matrix of shape (n_samples, n_features)
             Records.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Numbers in the unit of the label.
+
+        Raises
+        ------
+        InputError
+            If the records do not have the columns of those with which the model was fitted.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from taciturn.sklearn import TaciturnRegressor
+        >>> X = np.linspace(0.0, 10.0, 200).reshape(-1, 1)
+        >>> model = TaciturnRegressor(total_epsilon=np.inf, features="none").fit(X, 3.0 * X[:, 0] + 1.0)
+        >>> np.round(model.predict([[5.0]]), 2).tolist()
+        [16.0]
         """
         scores = self._scores(X)[:, 0]
         return self._target.low + (self._target.high - self._target.low) * scores
