@@ -21,7 +21,7 @@ from tests.cli.helpers import COMMAND, environment, taciturn, taciturn_json
 
 pytestmark = pytest.mark.federation
 
-ROUNDS, SUM_ROUNDS = 12, 60
+ROUNDS, SUM_ROUNDS = 18, 60
 SUM_SITES = ("north", "east", "south", "west", "centre")
 
 
