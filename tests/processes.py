@@ -7,6 +7,7 @@ processes take file after file from one queue, in the order of the collection.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import os
 import pickle
@@ -174,17 +175,20 @@ def _work(
         base.mkdir()
         config._tmp_path_factory._basetemp = base
         config.pluginmanager.register(teller)
-        while taken := os.read(queue, NUMBER.size):
-            (number,) = NUMBER.unpack(taken)
-            for item, following in zip(files[number], [*files[number][1:], session], strict=True):
-                config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-        session._setupstate.teardown_exact(None)
+        try:
+            while taken := os.read(queue, NUMBER.size):
+                (number,) = NUMBER.unpack(taken)
+                for item, following in zip(files[number], [*files[number][1:], session], strict=True):
+                    config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        finally:
+            session._setupstate.teardown_exact(None)
         gc.collect()  # it warns of files that were left open
         config._ensure_unconfigure()
     except BaseException:
         words = traceback.format_exc()
     finally:
-        teller.say("end", words)
+        with contextlib.suppress(OSError):  # nobody listens if the first process has ended
+            teller.say("end", words)
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
         os._exit(0)

@@ -45,7 +45,7 @@ from tests.federation.helpers import LIMIT, Federation, Local, check_like_replay
 
 SITES, ROUNDS = ("north", "south"), 2
 pytestmark = pytest.mark.linux
-SPREAD = 15  # of the failing operations every so many are tried, unless all are asked for
+SPREAD = 25  # of the failing operations every so many are tried, unless all are asked for
 Left = dict[str, list[bytes]]  # what left every site
 
 

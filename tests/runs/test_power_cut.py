@@ -28,7 +28,7 @@ from taciturn.training.recorder import Recorder
 from tests.core.disk import Disk
 
 pytestmark = pytest.mark.linux
-SPREAD = 3  # of the failing operations every so many are tried, unless all are asked for
+SPREAD = 5  # of the failing operations every so many are tried, unless all are asked for
 ROUNDS = 5
 SCHEMA = """\
 [label]

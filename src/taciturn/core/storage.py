@@ -10,6 +10,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -35,7 +36,12 @@ def text_hash(content: str) -> str:
 def state_folder() -> Path:
     """Return Taciturn's folder in the user's state folder, `$XDG_STATE_HOME/taciturn` or `~/.local/state/taciturn`."""
     given = os.environ.get("XDG_STATE_HOME", "")  # the XDG specification says to ignore a relative path
-    return (Path(given) if Path(given).is_absolute() else Path.home() / ".local" / "state") / "taciturn"
+    return _state_folder(given if os.path.isabs(given) else os.path.expanduser("~/.local/state"))  # noqa: PTH111, PTH117
+
+
+@lru_cache(maxsize=8)  # asked for whenever a file is opened
+def _state_folder(base: str) -> Path:
+    return Path(base) / "taciturn"
 
 
 def cache_folder() -> Path:

@@ -13,7 +13,7 @@ import binascii
 import hashlib
 import os
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,13 +75,7 @@ class PublicIdentity:
         """
         if not isinstance(text, str) or not text.startswith(PREFIX):
             raise InputError(f"{text!r:.40} is not a public identity: it must be one line that begins with {PREFIX}")
-        try:
-            raw = base64.b64decode(text.removeprefix(PREFIX) + "=", altchars=b"-_", validate=True)
-            if len(raw) != _RAW or _encode(raw) != text:
-                raise ValueError(f"it has {len(raw)} bytes or is not in canonical form")
-        except (ValueError, binascii.Error) as error:
-            raise InputError(f"the public identity {text!r:.40} is damaged: copy the whole line again") from error
-        return cls(PublicKey(raw[:32]), raw[32:64], raw[64:])
+        return _parse(text)
 
     def __str__(self) -> str:
         return _encode(self.keys + self.signature)
@@ -106,6 +100,17 @@ class PublicIdentity:
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
         return _suite().encrypt(message, X25519PublicKey.from_public_bytes(self.sealing), info)
+
+
+@lru_cache(maxsize=256)  # a site reads the identities in its terms again and again
+def _parse(text: str) -> PublicIdentity:
+    try:
+        raw = base64.b64decode(text.removeprefix(PREFIX) + "=", altchars=b"-_", validate=True)
+        if len(raw) != _RAW or _encode(raw) != text:
+            raise ValueError(f"it has {len(raw)} bytes or is not in canonical form")
+    except (ValueError, binascii.Error) as error:
+        raise InputError(f"the public identity {text!r:.40} is damaged: copy the whole line again") from error
+    return PublicIdentity(PublicKey(raw[:32]), raw[32:64], raw[64:])
 
 
 def read_public(given: str) -> PublicIdentity:

@@ -112,7 +112,7 @@ def read_site(path: Path) -> Site:
     return _parse_site(path, path.resolve().parent, read_config_file(path, ADVICE))
 
 
-@lru_cache(maxsize=4)  # the file is read for every message
+@lru_cache(maxsize=64)  # the file is read for every message; a trial has many sites in one process
 def _parse_site(path: Path, folder: Path, content: bytes) -> Site:
     document = parse_toml(path, content)
     check_sections(path, document, tuple(name for name in LAYOUT if name))
