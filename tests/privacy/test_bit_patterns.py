@@ -103,7 +103,7 @@ def passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> P
     return passes_with(request.param, monkeypatch)
 
 
-def lengths(total: NDArray[np.int64]) -> tuple[Array, Array]:
+def lengths(total: NDArray[Any]) -> tuple[Array, Array]:
     """In L2 and in L1, of every run."""
     sizes = np.abs(total.astype(np.float64))
     return np.sqrt((sizes**2).sum(axis=(0, 2))), sizes.sum(axis=(0, 2))
