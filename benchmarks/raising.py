@@ -24,7 +24,7 @@ from benchmarks.program import DOCS, arguments, read_results, write_results
 
 from taciturn.data import DataOptions, load
 from taciturn.data.feature_maps import InputShape, build_map
-from taciturn.data.feature_maps.exact_arithmetic import unit_rows
+from taciturn.data.feature_maps.feature_map import unit_rows
 from taciturn.data.feature_maps.images import as_bytes, gaussian, grid
 from taciturn.data.feature_maps.scattering import Scattering
 

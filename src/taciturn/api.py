@@ -39,9 +39,17 @@ from taciturn.settings.resolve import plugin_digests
 from taciturn.training.finish import finish, settle, settle_violated, sign
 from taciturn.training.loop import Interrupted, Progress, train
 from taciturn.training.process_group import ProcessGroup
-from taciturn.training.rebuild import Begun, check_config, rebuild_study, rebuilt
 from taciturn.training.recorder import check_not_violated
-from taciturn.training.setup import Reservation, initial_files, reserve_study, select_own_agents
+from taciturn.training.setup import (
+    Begun,
+    Reservation,
+    check_config,
+    initial_files,
+    rebuild_study,
+    rebuilt,
+    reserve_study,
+    select_own_agents,
+)
 from taciturn.training.torch_backend import check_device
 from taciturn.training.torch_process_group import current_process_group
 from taciturn.training.upload_replay import ReplayedUploads, replay_uploads

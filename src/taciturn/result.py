@@ -28,7 +28,7 @@ from taciturn.runs.model import LabelledRecords, Model, Predictions, evaluate, p
 from taciturn.runs.quality import Quality
 from taciturn.runs.records import RunResult, RunSummary
 from taciturn.settings.frame_names import frames_again
-from taciturn.training.rebuild import rebuild_study
+from taciturn.training.setup import rebuild_study
 from taciturn.training.upload_replay import ReplayedUploads, replay_uploads
 from taciturn.types import Array, Classes
 

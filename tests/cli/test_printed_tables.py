@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from taciturn.cli import output
-from taciturn.reporting.effect_tables import EFFECT_HEADINGS, EFFECT_TEXTS, effect_rows
+from taciturn.reporting.tables import EFFECT_HEADINGS, EFFECT_TEXTS, effect_rows
 from taciturn.runs.effects import ColumnEffect, RunEffects
 from tests.cli.helpers import taciturn
 

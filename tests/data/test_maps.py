@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from taciturn.data import DataOptions, describe, load, load_unmapped
 from taciturn.data.feature_mapping import mapped_names, mapped_rows
 from taciturn.data.feature_maps import MAPS, NONE, InputShape, build_map, check_map, width_of
-from taciturn.data.feature_maps.exact_arithmetic import FINE, normalize_rows, whole_weights
+from taciturn.data.feature_maps.feature_map import FINE, normalize_rows, whole_weights
 from taciturn.data.feature_maps.images import gaussian, grid, strokes
 from taciturn.data.feature_maps.pixels import Pixels
 from taciturn.data.feature_maps.scattering import (

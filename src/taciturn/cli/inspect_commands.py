@@ -26,7 +26,6 @@ from taciturn.cli.output import (
 )
 from taciturn.errors import InputError
 from taciturn.reporting.curves import full_label
-from taciturn.reporting.effect_tables import EFFECT_HEADINGS, EFFECT_TEXTS, LEVEL_HEADINGS, effect_rows, level_rows
 from taciturn.reporting.ranking import HEADINGS, WORDS, Ranked, cells, promises, ranking, seeds_range
 from taciturn.reporting.report import write_report
 from taciturn.reporting.side_by_side import (
@@ -37,7 +36,17 @@ from taciturn.reporting.side_by_side import (
     predicts_numbers,
 )
 from taciturn.reporting.statements import SIMULATED
-from taciturn.reporting.tables import format_error, format_setting, format_share, markdown_table
+from taciturn.reporting.tables import (
+    EFFECT_HEADINGS,
+    EFFECT_TEXTS,
+    LEVEL_HEADINGS,
+    effect_rows,
+    format_error,
+    format_setting,
+    format_share,
+    level_rows,
+    markdown_table,
+)
 from taciturn.result import Run, draw_sent
 from taciturn.runs.effects import read_effects
 from taciturn.runs.folder import RunFolder

@@ -17,8 +17,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from taciturn.core.storage import LOCAL_FOLDER
-from taciturn.dashboard.effects_view import EffectsReply, effects_reply
-from taciturn.dashboard.metric_curves import ChartsReply, metric_charts
+from taciturn.dashboard.metric_curves import ChartsReply, EffectsReply, effects_reply, metric_charts
 from taciturn.dashboard.privacy_view import SettingsReply, ledger_reply, privacy_reply, settings_reply
 from taciturn.dashboard.replies import (
     READ_ERRORS,

@@ -1,6 +1,6 @@
 """The features of published data sets, kept in the user's cache folder so that a second run does not compute them.
 
-An entry holds the whole-number steps of every record (`exact_arithmetic.steps_of`), so a feature that is read has the
+An entry holds the whole-number steps of every record (`steps_of`), so a feature that is read has the
 bits of one that is computed. Its name is the digest of everything it depends on. Only records that are published are
 kept, never those of a table; an entry that is damaged is ignored and replaced.
 """
@@ -22,7 +22,7 @@ from taciturn.core.arrays import row_blocks
 from taciturn.core.storage import atomic_write, cache_folder, make_folder
 from taciturn.data.dataset_source import DataOptions, check_memory, data_folder, memory_limit, source_for
 from taciturn.data.feature_maps import MAPS, NONE, InputShape, SteppedMap
-from taciturn.data.feature_maps.exact_arithmetic import unit_rows
+from taciturn.data.feature_maps.feature_map import unit_rows
 from taciturn.types import Array
 
 LIMIT = "TACITURN_FEATURE_CACHE"  # the environment variable with the size of all entries together

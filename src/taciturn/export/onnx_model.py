@@ -16,7 +16,7 @@ from taciturn.data import read_schema
 from taciturn.data.feature_mapping import length_share
 from taciturn.data.feature_maps import NONE, InputShape, build_map
 from taciturn.data.feature_maps.bins import KNOTS, PAIR_KNOTS, Bins
-from taciturn.data.feature_maps.exact_arithmetic import FINE, normalize_rows
+from taciturn.data.feature_maps.feature_map import FINE, normalize_rows
 from taciturn.data.feature_maps.fourier import STEPS, Fourier
 from taciturn.data.feature_maps.pixels import Pixels
 from taciturn.data.feature_maps.scattering import COARSE, DIRECTIONS, FAINT, LEVELS, PLACES, Blur, Scattering, Wavelets

@@ -12,14 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from taciturn.algorithms.curve_noise import CurveNoise, KnownCurveNoise
 from taciturn.core.storage import read_arrays, to_json, write_arrays, write_text
+from taciturn.data import read_schema
 from taciturn.errors import CorruptFile, LedgerWarning, PrivacyViolation
 from taciturn.objectives import LOSSES
 from taciturn.objectives.passes import scores
-from taciturn.planning.study import Batch, Study
+from taciturn.planning.study import Batch, Study, StudyPart
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.signatures import HEX_ID, Signable
 from taciturn.privacy.trust import AGENTS
+from taciturn.runs.effects import EffectsRecord, contrasts, run_effects
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.private_quality import PrivateQuality
 from taciturn.runs.quality import Quality, measure_quality
@@ -32,10 +35,10 @@ from taciturn.runs.records import (
     ViolationEntry,
 )
 from taciturn.training.central import broadcast_to_agents
-from taciturn.training.run_effects import study_effects
-from taciturn.types import Array, Classes, Dataset
+from taciturn.types import Array, Classes, Dataset, Target
 from taciturn.version import VERSION
 
+BINS = "bins"
 logger = logging.getLogger(__name__)
 AVERAGES = ("w_plain", "w_weighted", "z_smooth", "z_nonsmooth", "z_strong")
 
@@ -225,3 +228,38 @@ def signable(folder: RunFolder) -> Signable:
     if identity and not HEX_ID.fullmatch(identity):
         raise CorruptFile(f"{folder.start} is damaged: the id of the run must have 32 hexadecimal digits")
     return Signable(folder.chain, "run", identity, "ended" if folder.finished else "paused")
+
+
+def study_effects(study: Study, folder: RunFolder, stored: Sequence[Mapping[str, Array]]) -> EffectsRecord | None:
+    """Return the effects of every run, or None if the models are not additive in a table's columns.
+
+    Parameters
+    ----------
+    study
+        The study, after training.
+    folder
+        Its run folder, which has the table's schema.
+    stored
+        The last checkpoint of every batch: `w` and, where the method measured some, `server_statistics`.
+    """
+    settings = study.settings
+    if settings.features != BINS:
+        return None
+    schema = read_schema(folder.stored_schema())
+    log_odds = LOSSES[settings.loss]().probabilities(np.zeros((1, study.dataset.target.width))) is not None
+    runs = [
+        run_effects(label, w, schema, settings.intercept, log_odds, noise)
+        for part, arrays in zip(study.parts, stored, strict=True)
+        for noise in [_noise(part, arrays, schema.target)]
+        for label, w in zip(part.batch.labels(), np.moveaxis(arrays["w"], -2, 0), strict=True)
+    ]
+    return EffectsRecord(runs=tuple(runs))
+
+
+def _noise(part: StudyPart, arrays: Mapping[str, Array], target: Target) -> CurveNoise | None:
+    """Return the noise in a batch's curves, if its method knows it and its checkpoint has the statistics."""
+    if not isinstance(part.algorithm, KnownCurveNoise) or "server_statistics" not in arrays:
+        return None
+    answered = tuple(map(int, arrays["answered"])) if "answered" in arrays else ()
+    statistics, w = arrays["server_statistics"], arrays["w"]
+    return part.algorithm.curve_noise(w[:, 0], statistics, int(arrays["round"]), contrasts(target), answered)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +35,7 @@ from taciturn.runs.records import (
     StudyHeader,
     TargetDescription,
 )
-from taciturn.settings import Settings
+from taciturn.settings import Settings, resolve
 from taciturn.settings.resolve import plugin_digests
 from taciturn.training.central import is_central
 from taciturn.training.process_group import SINGLE_PROCESS, ProcessGroup
@@ -323,3 +323,54 @@ def _source_facts(data: str, schema: str) -> SourceFacts:
         return SourceFacts(built_in=False, draws_split=False, weights=weights or None)
     source = SOURCES[data]
     return SourceFacts(built_in=True, draws_split="train_share" in source.takes, unprotected=source.unprotected)
+
+
+class Begun(NamedTuple):
+    """What an interrupted run continues with."""
+
+    config: Mapping[str, object]
+    records: str  # digest
+    key: int | None  # of the partition of private records
+    reservation: str  # empty: none
+
+
+def check_config(folder: RunFolder, start: StartRecord) -> None:
+    """Raise InputError if the settings in a run folder are not those it began with."""
+    if text_hash(folder.config.read_text(encoding="utf-8")) != start.config:
+        raise InputError(f"{folder.config} was changed after the run began: start a new run with it instead")
+
+
+def rebuilt(folder: RunFolder, begun: Begun, group: ProcessGroup) -> Study:
+    """Return the study as it began.
+
+    Raises
+    ------
+    InputError
+        If the records are not those it began with.
+    """
+    settings = resolve(begun.config)
+    if settings.schema and folder.schema.is_file():  # another machine may see the table's own schema only
+        settings = replace(settings, schema=str(folder.schema))
+    study = prepare(settings, group, begun.key)
+    if fingerprint(study.dataset) != begun.records:
+        raise InputError(f"the records of {settings.data} are not those the run began with: start a new run")
+    return study
+
+
+def rebuild_study(folder: RunFolder) -> Study:
+    """Return the study of a run folder as it began, from the same settings and records.
+
+    Raises
+    ------
+    InputError
+        If the settings or the records were changed, or the records are not on this machine.
+    """
+    start = folder.read_start()
+    if start.records is None:
+        raise InputError(
+            f"the records of {folder.path} are not here: they are at the sites of a federation, or its local-only "
+            "folder is missing"
+        )
+    check_config(folder, start)
+    begun = Begun(folder.read_config(), start.records, folder.read_key(), start.reservation or "")
+    return rebuilt(folder, begun, SINGLE_PROCESS)

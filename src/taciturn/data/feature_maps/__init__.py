@@ -1,7 +1,7 @@
 """Public feature maps, which are fixed before any record is seen and applied to each record separately.
 
 The result for one record depends only on that record, so neighbouring data sets stay neighbouring and privacy
-guarantees are unchanged. `exact_arithmetic` makes that true to the last bit.
+guarantees are unchanged. `steps_of` and `unit_rows` make that true to the last bit.
 """
 
 from __future__ import annotations

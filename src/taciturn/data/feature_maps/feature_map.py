@@ -1,4 +1,8 @@
-"""The interface and the registry of feature maps."""
+"""The interface and the registry of feature maps, and arithmetic in which they are exact.
+
+Sums of integers in floating point do not depend on the order of addition, so a record has the same features, to the last
+bit, whatever other records are computed with it.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +20,15 @@ from taciturn.types import Array, ColumnBlock
 
 NONE = "none"
 
+LARGEST = 2**23  # bound on any sum in float32, before weights are rounded
+FINE = 4096  # steps per unit of a feature before it is normalised
+
 Map: TypeAlias = Callable[[Array], NDArray[np.float64]]
 """phi: x [n, J] -> [n, width]; every row of the result has norm 1, or 0."""
 
 
 class SteppedMap(Protocol):
-    """A map whose features are whole-number steps (`exact_arithmetic.steps_of`), scaled to norm 1 by `unit_rows`."""
+    """A map whose features are whole-number steps (`steps_of`), scaled to norm 1 by `unit_rows`."""
 
     def steps(self, x: Array) -> NDArray[np.float64]:
         """Return the steps of every record, [n, J] -> [n, width]."""
@@ -41,7 +48,7 @@ class FeatureMap:
     """A feature map by name.
 
     Register an instance in `MAPS` to add a map; a plugin may do so. A map must be fixed before any record is seen and
-    must treat every record separately; `exact_arithmetic` helps to make that true to the last bit.
+    must treat every record separately; `steps_of` and `unit_rows` help to make that true to the last bit.
 
     Parameters
     ----------
@@ -65,7 +72,7 @@ class FeatureMap:
 
     Examples
     --------
-    >>> from taciturn.data.feature_maps.exact_arithmetic import normalize_rows
+    >>> from taciturn.data.feature_maps.feature_map import normalize_rows
     >>> squares = FeatureMap("squares", lambda shape: shape.width, lambda shape: lambda x: normalize_rows(x**2))
     >>> squares.build(InputShape(2))(np.array([[0.0, 3.0]]))
     array([[0., 1.]])
@@ -128,3 +135,47 @@ def build_map(name: str, shape: InputShape) -> Map:
     """
     check_map(name, shape.image)
     return MAPS[name].build(shape)
+
+
+def whole_weights(weights: Array, largest_input: int) -> tuple[NDArray[np.float32], float]:
+    """Scale weights [inputs, outputs] and round them to integers.
+
+    Sums over inputs from 0 to `largest_input` are then exact, however many inputs there are: rounding at most doubles
+    a weight (one up to 1/2 becomes 0), so no sum exceeds 2 LARGEST = 2^24.
+
+    Returns
+    -------
+    NDArray[np.float32]
+        The integer weights.
+    float
+        The scale by which the weights were multiplied.
+    """
+    scale = LARGEST / (largest_input * float(np.abs(weights).sum(axis=0).max()))
+    return np.rint(scale * weights).astype(np.float32), scale
+
+
+def normalize_rows(x: Array) -> NDArray[np.float64]:
+    """Round rows [n, J] to multiples of 1/FINE and scale them to norm 1; a row that rounds to 0 stays 0.
+
+    Norms are exact if no |x| exceeds 2^14 / sqrt(J).
+
+    Examples
+    --------
+    >>> normalize_rows(np.array([[3.0, 4.0], [0.0, 0.0]]))
+    array([[0.6, 0.8],
+           [0. , 0. ]])
+    """
+    return unit_rows(steps_of(x))
+
+
+def steps_of(x: Array) -> NDArray[np.float64]:
+    """Round features to multiples of 1/FINE and return the multiples, which are integers."""
+    found: NDArray[np.float64] = np.rint(FINE * np.asarray(x, np.float64))
+    return found
+
+
+def unit_rows(steps: Array) -> NDArray[np.float64]:
+    """Scale rows of integers to norm 1; a row of zeros stays 0."""
+    length = np.sqrt((steps**2).sum(axis=1, keepdims=True))  # of integers: exact
+    found: NDArray[np.float64] = steps / np.maximum(length, 1.0)
+    return found

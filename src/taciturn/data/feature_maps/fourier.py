@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from taciturn.data.feature_maps.exact_arithmetic import normalize_rows
-from taciturn.data.feature_maps.feature_map import MAPS, FeatureMap, InputShape
+from taciturn.data.feature_maps.feature_map import MAPS, FeatureMap, InputShape, normalize_rows
 from taciturn.types import Array
 
 WAVES, SEED = 500, 1

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from taciturn.data.feature_maps.exact_arithmetic import normalize_rows, whole_weights
-from taciturn.data.feature_maps.feature_map import MAPS, FeatureMap, InputShape
+from taciturn.data.feature_maps.feature_map import MAPS, FeatureMap, InputShape, normalize_rows, whole_weights
 from taciturn.data.feature_maps.images import as_bytes, gaussian, grid, rounded_mean, strokes
 from taciturn.types import Array
 

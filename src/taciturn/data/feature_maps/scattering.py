@@ -17,8 +17,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from taciturn.data.feature_maps.exact_arithmetic import LARGEST, steps_of, unit_rows, whole_weights
-from taciturn.data.feature_maps.feature_map import MAPS, FeatureMap, InputShape
+from taciturn.data.feature_maps.feature_map import (
+    LARGEST,
+    MAPS,
+    FeatureMap,
+    InputShape,
+    steps_of,
+    unit_rows,
+    whole_weights,
+)
 from taciturn.data.feature_maps.images import as_bytes, gaussian, grid, morlet, rounded_mean, strokes
 from taciturn.types import Array
 

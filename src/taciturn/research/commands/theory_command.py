@@ -26,7 +26,7 @@ from taciturn.cli.output import (
 from taciturn.errors import InputError
 from taciturn.runs.folder import RunFolder
 from taciturn.settings import resolve
-from taciturn.training.rebuild import rebuild_study
+from taciturn.training.setup import rebuild_study
 from taciturn.training_display import LogLines, progress_bars
 
 if TYPE_CHECKING:
