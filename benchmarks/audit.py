@@ -12,11 +12,11 @@ Takes three minutes.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
 from benchmarks.program import arguments, rounded, write_results
+from tests.audit.test_sums import with_small_shares
 
 from taciturn.audit import Audit, Claim, Game, audit_games, games
 from taciturn.privacy.mechanisms import MECHANISMS
@@ -69,7 +69,7 @@ def sums() -> list[Claim]:
 
 def undersized(claim: Claim) -> list[Game]:
     """Return the games of a sum in which a share is sigma / sqrt(P), as if every site were honest and in the sum."""
-    return [game._replace(honest=claim.honest) for game in games(replace(claim, colluders=0, missing=0))]
+    return [with_small_shares(game, SITES**-0.5) for game in games(claim)]
 
 
 def row(claim: Claim, played: list[Game]) -> dict[str, Any]:

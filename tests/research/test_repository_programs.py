@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmarks.program import RESULTS, read_results, results_file, rounded, spread, write_results
@@ -114,6 +115,153 @@ def test_the_page_about_tables_shows_what_was_measured() -> None:
         for cell, area in zip(cells, areas, strict=False):
             assert float(cell) == pytest.approx(area, abs=6e-4)
         assert float(cells[-1].replace(",", "")) == pytest.approx(error, abs=1)
+
+
+def whole(page: Path) -> str:
+    """The text of a page, with its lines joined."""
+    return " ".join(page.read_text().split())
+
+
+FRONTIER, CERTIFIED, SECURE_SUM = (
+    ROOT / "docs" / "explanation" / f"{page}.md" for page in ("frontier", "certified-mode", "secure-sum")
+)
+
+
+def test_the_page_of_the_frontier_shows_what_secure_sums_reach() -> None:
+    measured = read_results(results_file("sum_accuracy"))
+    cells = [(name, cell) for name in ("mnist", "femnist") for cell in measured[name]]
+    shown = rows(FRONTIER, "| data | total ε | c, d |")
+    assert len(shown) == len(cells)
+    for name, cell in cells:
+        error, noise = cell["test_error_percent"], cell["noise_over_a_trusted_server"]
+        low, high = error["interval"]
+        expected = [
+            name.upper(),
+            f"{cell['total_epsilon']:g}",
+            f"{cell['colluders']}, {cell['missing']}",
+            f"{noise:.2f}",
+            f"{cell['noise_at_every_agent_over_a_trusted_server']:.2f}",
+            f"{error['mean']:.2f}{'' if low is None else f' ± {(high - low) / 2:.2f}'} %",
+        ]
+        assert expected in shown
+        assert cell["met"] is not False
+    text, points = whole(FRONTIER), read_results(results_file("frontier"))
+    asked = {"features": "scattering", "algorithm": "dpgd", "total_epsilon": 1.0}
+    (simulated,) = (p for p in points["mnist"]["points"] if (asked | {"trust": "secure-sum"}).items() <= p.items())
+    (everywhere,) = (p for p in points["femnist"]["points"] if (asked | {"trust": "agents"}).items() <= p.items())
+    wide = 50 * (simulated["high"] - simulated["low"])
+    at_one = {
+        cell["missing"]: cell["test_error_percent"]["mean"] for cell in measured["mnist"] if cell["total_epsilon"] == 1
+    }
+    assert f"two missing parties cost {at_one[2] - at_one[0]:.2f} points" in text
+    assert f"the {at_one[0]:.2f} % for none from the {100 * simulated['test_error']:.2f} ± {wide:.2f} %" in text
+    assert f"FEMNIST at ε = 1 is at {100 * everywhere['test_error']:.2f} %" in text
+
+
+CERTIFIED_AUDITS: dict[str, dict[str, Any]] = {  # rows of the page, and what they are in the results
+    "certified, Laplace, E = 1": {"algorithm": "objp", "mechanism": "laplace"},
+    "certified, Laplace, E = 10": {"algorithm": "objpm", "mechanism": "laplace"},
+    "certified, Gaussian, E = 1": {"algorithm": "objp"},
+    "certified, Gaussian, E = 10": {"algorithm": "objpm"},
+    "certified, hidden, E = 10": {"algorithm": "hidden"},
+    "`outp`, `dp-fedavg` and `admm-outp`, Gaussian": {"algorithm": ("outp", "dp-fedavg", "admm-outp")},
+    "the same with Laplace noise of the Euclidean norm": {
+        "algorithm": ("outp", "dp-fedavg", "admm-outp"),
+        "mechanism": "laplace",
+    },
+    "`dp-fedprox`, E = 10, Gaussian": {"algorithm": "dp-fedprox"},
+    "`admm-objp`, Gaussian": {"algorithm": "admm-objp"},
+    "`admm-objp`, Laplace": {"algorithm": "admm-objp", "mechanism": "laplace"},
+    "`dpsgd`, q = 0.1": {"algorithm": "dpsgd", "sampling_rate": 0.1},
+    "`dpsgd`, q = 0.5": {"algorithm": "dpsgd", "sampling_rate": 0.5},
+    "`ceadmm`, E = 2, both fields seen": {"algorithm": "ceadmm", "local_updates": 2},
+}
+SUMS = {  # of ten sites: colluders and missing ones
+    "one colluder, two sites missing": (1, 2),
+    "eight colluders": (8, 0),
+}
+
+
+def found_by(audits: list[dict[str, Any]], wanted: dict[str, Any], delta: float) -> list[float]:
+    """The bounds of the audits with some values; a tuple is a choice."""
+    asked = {"mode": "certified", "adjacency": "add-remove", "noise": "seeded", "mechanism": "gaussian"} | wanted
+    choices = {name: value if isinstance(value, tuple) else (value,) for name, value in asked.items()}
+    return [
+        audit["epsilon_lower"]
+        for audit in audits
+        if audit["delta"] == delta and all(audit[name] in values for name, values in choices.items())
+    ]
+
+
+def test_the_page_about_certified_mode_shows_what_audits_found() -> None:
+    measured = read_results(results_file("audit"))
+    audits, small = measured["audits"], measured["undersized"]
+    shown = {label: cells for label, *cells in rows(CERTIFIED, "| what is audited | δ = 10⁻⁶")}
+    for label, wanted in CERTIFIED_AUDITS.items():
+        for cell, delta in zip(shown.pop(label), (1e-6, 0.01), strict=True):
+            if cell:
+                assert {f"{bound:.2f}" for bound in found_by(audits, wanted, delta)} == {cell}
+    for number, label in enumerate(
+        ("paper, E = 1, both arms with noise of one scale", "paper, E = 10, both arms with noise of one scale")
+    ):
+        first = [audit for audit in audits if audit["mode"] == "paper"][2 * number]["games"][0]
+        assert shown.pop(label) == [f"{first['epsilon_lower']:.2f}", ""]
+    (published, _), bound = shown.pop("paper, as published: the scale differs between the arms"), measured
+    assert published.startswith(f"{bound['smallest_paper']:.2f}, all that")
+    assert shown == {}
+    certified = [audit["epsilon_lower"] for audit in audits if audit["mode"] == "certified"]
+    assert f"the largest certified bound of all {len(certified)} is {max(certified):.3f}" in whole(CERTIFIED)
+    sums = {label: cells for label, *cells in rows(CERTIFIED, "| a sum of ten sites |")}
+    assert list(sums) == list(SUMS)
+    for label, (colluders, missing) in SUMS.items():
+        wanted = {"noise": "hardened", "colluders": colluders, "missing": missing, "algorithm": ("dpgd", "objw")}
+        of_sums = [audit for audit in audits if audit["trust"] == "secure-sum"]
+        honest, right, wrong = sums[label]
+        assert honest == str(10 - colluders - missing)
+        assert {f"{one:.2f}" for one in found_by(of_sums, wanted, 0.01)} == {right} and 0.85 < float(right) <= 1.0
+        assert {f"{one:.2f}" for one in found_by(small, wanted, 0.01)} == {wrong} and float(wrong) > 1.0
+
+
+def test_the_page_about_secure_sums_shows_what_a_slot_costs() -> None:
+    measured = read_results(results_file("secure_sum"))
+    expected = []
+    for sites in (10, 50, 195):
+        for name, costs in measured[f"{sites} sites"].items():
+            if isinstance(costs, dict):
+                times = ("site_masks_ms", "site_signatures_and_shares_ms", "server_checks_ms", "server_opening_ms")
+                sent = ("bytes_up_over_float64", "bytes_up_over_float64_of_a_helper")
+                gone = "none" if name == "all there" else name.removeprefix("missing ")
+                expected.append([str(sites), gone, *(f"{costs[key]:.1f}" for key in times)])
+                expected[-1] += [f"{costs[key]:.3f}" for key in sent]
+    assert rows(SECURE_SUM, "| sites | missing | site: masks |") == expected
+
+
+def test_the_page_about_deployment_shows_what_was_measured() -> None:
+    text = whole(ROOT / "docs" / "howto" / "deployment.md")
+    speed, many, kills = (read_results(results_file(f"federation_{name}")) for name in ("speed", "many", "kills"))
+    ratios = speed["secure sum"]["ratios"]
+    three, five, lost = (
+        ratios[name] for name in ("3 sites, secure sum", "5 sites, secure sum", "5 sites, secure sum, one lost")
+    )
+    assert f"{three:.1f} with three sites, {five:.1f} with five, {lost:.1f} with five of which one is lost" in text
+    assert f"| {many['secure sum']['ratios']['50 sites, secure sum, 3 killed']:.1f}, on two cores" in text
+    table, slow = speed["small table"]["median_ms"], speed["small table, 100 ms and 1 MB/s"]["median_ms"]
+    assert f"median {table['now']:.0f} ms; {table['before']:.0f} ms in the previous version" in text
+    assert f"median {slow['now']:.0f} ms; {slow['before']:.0f} ms in the previous version" in text
+    median = many["median_ms"]
+    assert f"median {median['now'] / 1e3:.1f} s; {median['before'] / 1e3:.1f} s in the previous" in text
+    gaps: dict[str, float] = {"site": 0.0, "coordinator": 0.0}
+    for accident in (one for row in kills["rows"] for one in row["accidents"] if "kill" in one):
+        who = "coordinator" if accident["kill"].startswith("coordinator") else "site"
+        gaps[who] = max(gaps[who], accident["longest_gap_seconds"])
+    assert f"at most {gaps['site']:.1f} s if a site was hit, {gaps['coordinator']:.1f} s if the coordinator" in text
+    assert f"| {kills['kills']} processes killed at random" in text and f"| {kills['full_disks']} full disks" in text
+    sums = kills["sums"]
+    assert f"| {sums['kills']} processes killed in {sums['studies']} studies of a secure sum" in text
+    added = [
+        cost["added_cpu_ms"] for cost in read_results(results_file("sum_round")).values() if isinstance(cost, dict)
+    ]
+    assert "{:.1f} ms with 10 sites, {:.1f} ms with 50, {:.0f} ms with 195".format(*added) in text
 
 
 def test_results_are_written_as_they_are_read(tmp_path: Path) -> None:
