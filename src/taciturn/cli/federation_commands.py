@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import signal
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import rich_click as click
 from click.exceptions import Exit
@@ -36,9 +37,28 @@ from taciturn.settings.rules import counts, integer, one_of, real
 if TYPE_CHECKING:
     from taciturn.federation.demo import DemoResult
 
+F = TypeVar("F", bound=Callable[..., Any])
 IDENTITY = "coordinator.identity"
 TERMS = click.argument("terms", type=PATH)
 TRUSTED = "trust model: every site adds all the noise to its own uploads, or only sums over sites can be read"
+
+
+def with_sites(command: F) -> F:
+    """Add the arguments of a command that talks to the sites of a study."""
+    for add in reversed(
+        (
+            TERMS,
+            click.option("--kits", default="kits", type=PATH, help="folder of the kits [default: kits]"),
+            click.option("--out", type=PATH, help="the run folder [default: runs/federation-NAME]"),
+            click.option("--identity", type=PATH, help="the coordinator's identity [default: next to the terms]"),
+            click.option("--without", multiple=True, metavar="SITE", help="exclude this site permanently; repeatable"),
+            LOG,
+            AUDIT,
+            JSON,
+        )
+    ):
+        command = add(command)
+    return command
 
 
 @click.group(cls=SuggestingGroup)
@@ -242,14 +262,7 @@ def provision(terms: Path, out: Path, renew: tuple[str, ...], as_json: bool) -> 
 
 
 @federation.command()
-@TERMS
-@click.option("--kits", default="kits", type=PATH, help="folder of the kits [default: kits]")
-@click.option("--out", type=PATH, help="the run folder [default: runs/federation-NAME]")
-@click.option("--identity", type=PATH, help="the coordinator's identity [default: next to the terms]")
-@click.option("--without", multiple=True, metavar="SITE", help="exclude this site permanently; repeatable")
-@LOG
-@AUDIT
-@JSON
+@with_sites
 def run(
     terms: Path,
     kits: Path,
@@ -300,14 +313,7 @@ def run(
 
 
 @federation.command()
-@TERMS
-@click.option("--kits", default="kits", type=PATH, help="folder of the kits [default: kits]")
-@click.option("--out", type=PATH, help="the run folder [default: runs/federation-NAME]")
-@click.option("--identity", type=PATH, help="the coordinator's identity [default: next to the terms]")
-@click.option("--without", multiple=True, metavar="SITE", help="exclude this site permanently; repeatable")
-@LOG
-@AUDIT
-@JSON
+@with_sites
 def evaluate(
     terms: Path,
     kits: Path,
