@@ -11,7 +11,7 @@ test: .venv/test  ## the whole check: what `check` does, and the tests
 	$(MAKE) --no-print-directory -j 2 check tests
 
 tests: .venv/test  ## the tests alone
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --processes 4
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 check: .venv/test  ## format, lint, types and import contracts
 	$(BIN)/ruff format --check .

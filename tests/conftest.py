@@ -17,7 +17,6 @@ from hypothesis import settings
 from taciturn.reporting import report
 from tests.cli import warm
 
-pytest_plugins = ["tests.processes"]
 settings.register_profile("taciturn", deadline=None, max_examples=40, derandomize=True)
 settings.load_profile("taciturn")
 PICTURE = report._picture
@@ -124,10 +123,8 @@ def own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(autouse=True, scope="session")
 def what_workers_share(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The features of published data sets, none at first, and the processes from which commands are forked."""
-    from tests import processes  # it is a plugin, which pytest loads itself
-
     own = tmp_path_factory.getbasetemp()
-    base = own.parent if own.name.startswith(processes.FOLDER) else own
+    base = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
     os.environ["XDG_CACHE_HOME"] = str(base / "cache")
     os.environ.pop("TACITURN_FEATURE_CACHE", None)
     os.environ[warm.PLACE] = str(base)
