@@ -124,7 +124,7 @@ def test_a_limit_on_records_keeps_the_weights_of_those_that_stay(tmp_path: Path)
     facts = schema_facts(
         "t", declared, intercept=False, agents=2, total_records=4, records_max=1, test="none", features="none"
     )
-    assert weights(limit_records(facts, found)) == [[0.5], [1.0]]
+    assert weights(limit_records(facts, found, found.agents)) == [[0.5], [1.0]]
 
 
 def test_weights_are_part_of_a_data_sets_fingerprint(tmp_path: Path) -> None:

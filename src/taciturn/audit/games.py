@@ -58,7 +58,7 @@ FACTS = Facts(
     records_max=3,
     unit="record",
     max_records=1,
-    published=False,
+    published=True,  # so that no agent has more records than declared: a record that is added pushes none out
     test="none",
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -275,14 +275,13 @@ def check_facts(facts: Facts, dataset: Dataset) -> None:
             )
 
 
-def limit_records(facts: Facts, dataset: Dataset) -> Dataset:
+def limit_records(facts: Facts, dataset: Dataset, agents: Sequence[str]) -> Dataset:
     """Keep as many of each agent's first training records as declared, for methods whose guarantee needs the bound.
 
     An error about one record too many would reveal it. But where records are left out, adding a unit of m rows can push
-    m rows of others out. Such a method is charged for 2 m rows.
+    m rows of others out. Such a method is charged for 2 m rows. `agents` are those whose records the data set holds.
     """
-    sizes = (facts.most(agent) for agent in dataset.agents)
-    limited = zip(dataset.train, sizes, strict=True)
+    limited = zip(dataset.train, map(facts.most, agents), strict=True)
     return replace(dataset, train=tuple(s.rows(slice(most)) if len(s.x) > most else s for s, most in limited))
 
 

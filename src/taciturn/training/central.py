@@ -10,6 +10,7 @@ import numpy as np
 from taciturn.algorithms import ALGORITHMS
 from taciturn.data import limit_records
 from taciturn.planning.study import Study, StudyPart, upload_fields
+from taciturn.training.process_group import SINGLE_PROCESS, ProcessGroup
 from taciturn.training.simulate import Round
 from taciturn.types import Array, Dataset, pool
 
@@ -21,14 +22,15 @@ def is_central(part: StudyPart) -> bool:
     return ALGORITHMS[part.batch.algorithm].central
 
 
-def dataset_for(study: Study, part: StudyPart) -> Dataset:
-    """Return the records as the part's algorithm sees them.
+def dataset_for(study: Study, part: StudyPart, group: ProcessGroup = SINGLE_PROCESS) -> Dataset:
+    """Return the records of this process as the part's algorithm sees them.
 
     A curator has all of them. A method whose guarantee needs a bound on an agent's records uses as many as declared.
     """
     dataset, facts = study.dataset, study.facts
     if facts is not None and not facts.published and ALGORITHMS[part.batch.algorithm].requires_contraction:
-        dataset = limit_records(facts, dataset)
+        own = group.partition(len(dataset.agents))[group.rank]
+        dataset = limit_records(facts, dataset, dataset.agents[own.start : own.stop])
     if not is_central(part):
         return dataset
     return replace(dataset, agents=(CURATOR,), train=(pool(dataset.train),))

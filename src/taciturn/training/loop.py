@@ -148,7 +148,7 @@ def _train_part(
     stop: Callable[[], bool],
     group: ProcessGroup,
 ) -> None:
-    settings, dataset, batch, own = study.settings, study.dataset, part.batch, dataset_for(study, part)
+    settings, dataset, batch, own = study.settings, study.dataset, part.batch, dataset_for(study, part, group)
     fresh = settings.noise == "hardened"  # such noise cannot be drawn again: it is charged before it is seen
     every = min(FLUSH_SECONDS, settings.checkpoint_seconds) if fresh else settings.checkpoint_seconds
     interval = settings.evaluation_interval(part.rounds)
