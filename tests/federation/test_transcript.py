@@ -162,5 +162,5 @@ def test_the_command_says_what_was_kept_back_and_how_often_the_rest_left(
     assert found.repeats == 3 and [line.kept_back for line in found.lines] == [False] * 7 + [True]
     show.callback(federation.file("north"), False)  # type: ignore[misc]
     said = capsys.readouterr().out
-    assert "answer, kept back" in said and "7 messages" in said and "3 times" in said
+    assert "answer, kept" in said and "7 messages" in said and "3 times" in said
     assert "the ledgers cover all of it" in said
