@@ -35,6 +35,7 @@ from taciturn.algorithms.noisy_gradient import (
     CertifiedGradient,
     HardenedGradient,
     NoisyGradient,
+    PooledGradient,
     ReleasedGradient,
     SummedGradient,
 )
@@ -328,7 +329,7 @@ class Additive(GradientAtModel, AveragingServer):
     @property
     def _deviation(self) -> float:
         """The standard deviation of an agent's noise in one release."""
-        if not isinstance(self.release, CertifiedGradient | HardenedGradient | SummedGradient):
+        if not isinstance(self.release, CertifiedGradient | HardenedGradient | PooledGradient | SummedGradient):
             raise TypeError("the noise of this release depends on the records")
         return float(self.release.mechanism.deviation[0])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from taciturn.algorithms.base import Agent, Step, Upload
-from taciturn.algorithms.noisy_gradient import NoisyGradient, ReleasedGradient, SummedGradient
+from taciturn.algorithms.noisy_gradient import NoisyGradient, PooledGradient, ReleasedGradient, SummedGradient
 from taciturn.algorithms.schedules import Schedule
 from taciturn.objectives import Problem
 from taciturn.privacy.noise import NoiseSource
@@ -29,10 +29,10 @@ class GradientAtModel:
         Raises
         ------
         TypeError
-            If the release is for sums: its integers are no gradient before they are added up.
+            If the release is for sums: a single agent has no gradient to take a step with.
         """
-        if isinstance(self.release, SummedGradient):
-            raise TypeError("an agent's integers must be added to those of the others before a step is taken with them")
+        if isinstance(self.release, SummedGradient | PooledGradient):
+            raise TypeError(f"a {type(self.release).__name__} is a release of all agents together, not of one")
         noisy, event, size = self.local_gradient(t, w, agent, shard, noise)
         after, upload = self.local_step(t, w, agent, noisy)
         return Step(after, upload, (event,), size, self.eta(t))

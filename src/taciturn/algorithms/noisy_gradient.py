@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -216,6 +217,42 @@ class SummedGradient:
         mean = (total * (weight / agents)) / self.hardened.unit(problem)
         noisy: Array = mean.astype(z.dtype) + problem.shrinkage(z)
         return noisy
+
+
+@dataclass(frozen=True, eq=False)
+class PooledGradient:
+    """The mean of all agents' certified gradients, from one pass over all records and one draw of the summed noise.
+
+    A sum of clipped gradients does not depend on who holds a record, and P draws of N(0, s^2) add up to one of
+    N(0, P s^2). So a simulation that shows no single upload may take this for the P releases: the model has the same
+    distribution, and every agent is charged the same event.
+
+    Parameters
+    ----------
+    one : CertifiedGradient
+        The release of one agent, with its share of the noise.
+    agents : int
+        P.
+    """
+
+    one: CertifiedGradient
+    agents: int
+
+    @property
+    def mechanism(self) -> Calibrated:
+        """The noise of one agent."""
+        return self.one.mechanism
+
+    def __call__(self, update: int, problem: Problem, z: Array, shard: Shard, noise: NoiseSource) -> ReleasedGradient:
+        """Return the mean gradient of the records of all agents, with the mean of their noise."""
+        total = problem.passes.sums(problem.loss, z, shard, self.one.clipping).total
+        g = total / (problem.records * self.agents) + problem.shrinkage(z)
+        xi, event = self._mean_noise.draw(update, z, noise)
+        return ReleasedGradient(in_precision_of(g + xi, z), event, self.mechanism.magnitude)
+
+    @cached_property
+    def _mean_noise(self) -> Calibrated:
+        return replace(self.mechanism, share=self.mechanism.share / math.sqrt(self.agents))
 
 
 def sum_weight(sizes: Sequence[int], answered: Collection[int]) -> float:

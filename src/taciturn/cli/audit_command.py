@@ -118,6 +118,11 @@ def _claim_of(folder: RunFolder, own: Sequence[str]) -> Claim:
             raise InputError(f"--{name.replace('_', '-')} cannot be given with --run, which takes it from the run")
     folder.read_summary()
     settings = resolve(folder.read_config())
+    if settings.pooled_sums:
+        raise InputError(
+            f"{folder.path} was run with --simulate sums, so it has no releases of single agents to audit: "
+            "audit a run with --simulate agents"
+        )
     budgets = settings.total_epsilon if settings.mode == "certified" else settings.epsilon
     if math.isinf(min(budgets)):
         raise InputError(f"{folder.path} has no noise, so there is no claim to audit")

@@ -17,6 +17,7 @@ from taciturn.algorithms.noisy_gradient import (
     CertifiedGradient,
     HardenedGradient,
     NoisyGradient,
+    PooledGradient,
     SummedGradient,
 )
 from taciturn.algorithms.privacy_costs import L2_MECHANISMS, PublicParameters, gradient_event
@@ -321,7 +322,8 @@ def _release(
     public: PublicParameters,
 ) -> NoisyGradient:
     if settings.noise != "hardened":
-        return CertifiedGradient(clipping, mechanism)
+        certified = CertifiedGradient(clipping, mechanism)
+        return PooledGradient(certified, facts.agents) if settings.pooled_sums else certified
     if not isinstance(clipping, GradientClipping):
         raise TypeError("hardened noise is for clipped gradients")
     grid, discrete = public.grid, [event for event in mechanism.events if isinstance(event, Discrete)]

@@ -213,6 +213,10 @@ PAPER_MECHANISMS = {
     ),
     "none": "Runs without noise protect no one: anyone who sees what was sent can learn about single records.",
 }
+POOLED_SUMS = (
+    "How it was simulated: every round drew the sum of all parties' noise at once (--simulate sums). The model has the "
+    "distribution that it would have with a draw for every party; what a single party would send was never computed."
+)
 STEP_FROM_DATA = "The step size uses the smoothness of the private records, which was computed from them."
 
 
@@ -249,6 +253,7 @@ def _protected(study: StudyHeader, totals: PrivacyTotals, unit: str) -> list[str
     limit = "" if facts.unit == "record" else f"; at most {facts.max_records} of its records are used"
     return [
         *([] if totals.noise == "hardened" else [NOT_PROTECTED]),
+        *([POOLED_SUMS] if study.pooled_sums else []),
         f"Protected: every single {unit} of every party{limit}.",
         *_adversaries(study, totals),
         f"Neighbours ({adjacency}): {NEIGHBOURS[adjacency].format(unit=unit)}.",

@@ -154,6 +154,7 @@ class StudyHeader(Record):
     colluders: int | None = None
     missing: int | None = None
     sum_protocol: bool | None = None  # True: a protocol opened the sums; else a simulation adds them
+    pooled_sums: bool | None = None  # True: the simulation drew the noise of all agents at once
     algorithm: tuple[str, ...] | None = None
     local_updates: int | str | None = None
     rounds: int | str | None = None

@@ -26,6 +26,8 @@ COLLUDERS = 1  # the default: then no other agent learns more than the server do
 FOR_SUMS = {"colluders": COLLUDERS, "missing": 0, "reserve": 0}  # settings of --trust secure-sum, with their defaults
 BACKENDS = ("auto", "compiled", "numpy", "torch")
 MODES = ("certified", "paper")
+SUMS = "sums"
+SIMULATIONS = ("agents", SUMS)  # whether a round has every agent's upload, or only their sum
 BY_MODE: Mapping[str, Mapping[str, object]] = {
     "certified": {"algorithm": ("dpgd",), "total_epsilon": (1.0,)},
     "paper": {"algorithm": ("objpm",), "epsilon": (1.0,), "rounds": 100},
@@ -34,7 +36,7 @@ BY_MODE: Mapping[str, Mapping[str, object]] = {
 
 CERTIFIED_ONLY = {"total_epsilon", "mechanism", "adjacency", "clip", "clip_l1", "noise_multiplier", "trust"}
 CERTIFIED_ONLY |= {"colluders", "missing", "reserve", "total_records", "records_max", "ledger"}
-CERTIFIED_ONLY |= {"evaluations", "evaluation_epsilon"}
+CERTIFIED_ONLY |= {"evaluations", "evaluation_epsilon", "simulate"}
 
 
 def choose_noise(settings: Settings) -> Settings:
@@ -171,6 +173,8 @@ def _check_certified(settings: Settings) -> None:
     if settings.noise == HARDENED:
         _check_hardened(settings)
     _check_trust(settings)
+    if settings.simulate == SUMS:
+        _check_pooled(settings)
     _check_evaluations(settings)
 
 
@@ -257,6 +261,32 @@ def _check_sum(settings: Settings) -> None:
         )
     if trust == SECURE_SUM and settings.server == "full":
         raise InputError("server is full, but with trust secure-sum the server receives only sums: use sums")
+
+
+def _check_pooled(settings: Settings) -> None:
+    """Refuse --simulate sums where one draw for all agents is not what their own draws add up to."""
+    given, otherwise = "simulate is sums", "use --simulate agents"
+    if settings.noise == HARDENED:
+        raise InputError(f"{given}, but hardened noise is drawn by every agent: {otherwise}; {SIMULATE}")
+    for name in settings.algorithm:
+        if not _sums_gradients(name):
+            usable = _names(_sums_gradients)
+            raise InputError(
+                f"{given}, but {name} needs more than sums of gradients at w: {otherwise}, or one of {usable}"
+            )
+    if settings.mechanism != "gaussian":
+        raise InputError(f"{given}, but mechanism is {settings.mechanism}: only Gaussian noise adds up to its own kind")
+    if settings.set != "all":
+        raise InputError(f"{given}, but set is {settings.set}: a projection at an agent is not linear; {otherwise}")
+    if settings.server == "full":
+        raise InputError(f"{given}, but server is full, which stores every agent's upload: use server sums")
+    if settings.backend == "torch":
+        raise InputError(f"{given}, but backend is torch: use --backend compiled or numpy, or {otherwise}")
+
+
+def _sums_gradients(name: str) -> bool:
+    method = ALGORITHMS[name]
+    return method.allows_aggregate_noise and not method.central and method.noise_on == "gradients"
 
 
 def _check_paper(settings: Settings, epsilon_given: bool) -> Settings:

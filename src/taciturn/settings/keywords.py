@@ -87,6 +87,7 @@ class SettingKeywords(TypedDict, total=False):
     device: str
     tf32: bool
     server: str
+    simulate: str
     averages: bool
     evaluate_every: int | Literal["auto"]
     checkpoint_seconds: float

@@ -27,7 +27,7 @@ from taciturn.privacy.noise import HARDENED
 from taciturn.privacy.noise import SOURCES as NOISE_SOURCES
 from taciturn.privacy.sensitivity import ADJACENCIES
 from taciturn.privacy.trust import SECURE_SUM, TRUST
-from taciturn.settings.checks import BACKENDS, COLLUDERS, MODES, check_device
+from taciturn.settings.checks import BACKENDS, COLLUDERS, MODES, SIMULATIONS, SUMS, check_device
 from taciturn.settings.rules import (
     Rule,
     boolean,
@@ -214,6 +214,9 @@ class Settings:
         torch on a GPU, mode paper: float32 matrix products in TF32 (11-bit mantissa)
     server : str
         what the server keeps: full (every agent's z and dual) or sums; auto: sums, because every agent answers
+    simulate : str
+        certified, seeded noise: agents (every agent's upload) or sums (one pass over all records and one draw of
+        the summed noise a round, which is faster with many agents; no single upload exists)
     averages : bool
         write the theorems' averages of w and z to averages.npz
     evaluate_every : int | str
@@ -296,6 +299,7 @@ class Settings:
     device: str = _engine("cpu", check_device)
     tf32: bool = _engine(False, boolean)
     server: str = _engine("auto", optional(one_of("server state", lambda: SERVERS)))
+    simulate: str = _engine("agents", one_of("simulation", lambda: SIMULATIONS))
     averages: bool = _engine(False, boolean)
     evaluate_every: int | str = _engine("auto", optional(integer(1)))
     checkpoint_seconds: float = _engine(10.0, real(0.0, open_low=False))
@@ -312,6 +316,11 @@ class Settings:
     def integer_sums(self) -> bool:
         """Whether agents send integers that are added up before anyone sees them: a secure sum with hardened noise."""
         return self.trust == SECURE_SUM and self.noise == HARDENED
+
+    @property
+    def pooled_sums(self) -> bool:
+        """Whether a round is simulated as one pass over all records and one draw of the summed noise."""
+        return self.simulate == SUMS
 
     def evaluation_interval(self, rounds: int) -> int:
         """Return the rounds between two evaluations of a study of `rounds` rounds.

@@ -25,15 +25,16 @@ def is_central(part: StudyPart) -> bool:
 def dataset_for(study: Study, part: StudyPart, group: ProcessGroup = SINGLE_PROCESS) -> Dataset:
     """Return the records of this process as the part's algorithm sees them.
 
-    A curator has all of them. A method whose guarantee needs a bound on an agent's records uses as many as declared.
+    A curator has all of them, and with simulated sums they are pooled too, for all agents. A method whose guarantee
+    needs a bound on an agent's records uses as many as declared.
     """
     dataset, facts = study.dataset, study.facts
     if facts is not None and not facts.published and ALGORITHMS[part.batch.algorithm].requires_contraction:
         own = group.partition(len(dataset.agents))[group.rank]
         dataset = limit_records(facts, dataset, dataset.agents[own.start : own.stop])
-    if not is_central(part):
-        return dataset
-    return replace(dataset, agents=(CURATOR,), train=(pool(dataset.train),))
+    if is_central(part):
+        return replace(dataset, agents=(CURATOR,), train=(pool(dataset.train),))
+    return replace(dataset, train=(pool(dataset.train),)) if study.settings.pooled_sums else dataset
 
 
 def charge_all_agents(study: Study, part: StudyPart, done: Round) -> Round:

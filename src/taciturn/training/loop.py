@@ -25,7 +25,7 @@ from taciturn.planning.study import Batch, Study, StudyPart
 from taciturn.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
 from taciturn.runs.folder import RunFolder, append_lines
 from taciturn.runs.records import EvaluationRow, MetricsRow
-from taciturn.training.central import bytes_sent, charge_all_agents, dataset_for
+from taciturn.training.central import bytes_sent, charge_all_agents, dataset_for, is_central
 from taciturn.training.private_evaluation import (
     EvaluationSchedule,
     MeasuredSum,
@@ -37,7 +37,7 @@ from taciturn.training.private_evaluation import (
 from taciturn.training.process_group import SINGLE_PROCESS, ProcessGroup, Requests
 from taciturn.training.recorder import Recorder
 from taciturn.training.simulate import Round, SimulationState, simulate, start
-from taciturn.training.simulate_sums import simulate_sums, start_sums
+from taciturn.training.simulate_sums import simulate_pooled, simulate_sums, start_sums
 from taciturn.training.torch_backend import matmul_precision, on_device
 from taciturn.types import Array, Shard
 
@@ -182,7 +182,7 @@ def _train_part(
         # a fresh run is stopped only at an evaluated round, because the stop may turn out to be its end
         evaluated = last or done.t % interval == 0 or (fresh and stopping)
         if evaluated:
-            objective = to_numpy(group.all_reduce(study.problem.total(done.w, dataset.train)))
+            objective = to_numpy(group.all_reduce(_objective(study, part, done.w, own.train)))
             if study.facts is None:  # a private figure must not decide whether a certified run continues
                 _check_numbers(recorder, objective, part, done.t)
             if group.is_main:
@@ -257,10 +257,12 @@ def training_rounds(
     group: ProcessGroup = SINGLE_PROCESS,
 ) -> Iterator[Round]:
     """Yield the rounds of one batch on these records, with the noise that the settings name."""
-    noise = noise_source(study, part)
+    noise, summable = noise_source(study, part), cast(SummableAlgorithm, part.algorithm)  # sums allow no other
     if study.settings.integer_sums:
-        summable = cast(SummableAlgorithm, part.algorithm)  # the settings allow no other
         return simulate_sums(summable, shards, noise, rounds, state, sizes=study.declared_sizes)
+    if _is_pooled(study, part):
+        (records,) = shards
+        return simulate_pooled(summable, records, len(study.dataset.agents), noise, rounds, state)
     return simulate(part.algorithm, shards, noise, rounds, state, group=group)
 
 
@@ -268,9 +270,21 @@ def first_state(
     study: Study, part: StudyPart, shards: Sequence[Shard], averages: bool, agents: int | None = None
 ) -> SimulationState:
     """Return the state of a batch before round 1; `agents` is P, if some agents are in other processes."""
-    if study.settings.integer_sums:
+    if study.settings.integer_sums or _is_pooled(study, part):
         return start_sums(shards, part.batch.size, averages)
     return start(shards, part.batch.size, study.settings.server, averages, agents)
+
+
+def _objective(study: Study, part: StudyPart, w: Array, pooled: Sequence[Shard]) -> Array:
+    """Return sum_p f_p(w) over the agents of this process, [R]."""
+    if _is_pooled(study, part):
+        return study.problem.pooled_total(w, pooled[0])
+    return study.problem.total(w, study.dataset.train)
+
+
+def _is_pooled(study: Study, part: StudyPart) -> bool:
+    """Return whether the part is simulated on pooled records; a central reference has one agent anyway."""
+    return study.settings.pooled_sums and not is_central(part)
 
 
 def noise_source(study: Study, part: StudyPart) -> Callable[[int, int], NoiseSource]:

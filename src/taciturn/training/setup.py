@@ -96,12 +96,19 @@ def prepare(settings: Settings, group: ProcessGroup = SINGLE_PROCESS, key: int |
 def _checked_for(study: Study, group: ProcessGroup) -> Study:
     """Return the study, after checking that the processes can divide its agents."""
     logger.debug("study: %d agents, %d batches", len(study.dataset.agents), len(study.parts))
+    if study.settings.pooled_sums and any(backing_file(shard.x) is not None for shard in study.dataset.train):
+        raise InputError(
+            f"simulate is sums, which pools all records in memory, and memory is {study.settings.memory}, which they "
+            "exceed: raise --memory, or use --simulate agents"
+        )
     if len(group.partition(len(study.dataset.agents))) == 1:
         return study
     if study.settings.server == "full":
         raise InputError("--server is full, but ranks exchange sums only; use --server sums, or one process")
     if study.settings.integer_sums:
         raise InputError("trust is secure-sum with hardened noise, which is simulated in one process; use one process")
+    if study.settings.pooled_sums:
+        raise InputError("simulate is sums, which pools all records in one process; use one process")
     central = [part.batch.algorithm for part in study.parts if is_central(part)]
     if central:
         raise InputError(f"{', '.join(central)}: a central reference has all records in one place; use one process")
@@ -126,7 +133,7 @@ class Reservation:
     """A study's reservation in a budget ledger, held by this process until it is released or the process ends."""
 
     def __init__(self, account: BudgetLedger, name: str) -> None:
-        """ReservationLock the reservation with this name, which exists or is about to be made."""
+        """Lock the reservation with this name, which exists or is about to be made."""
         self.account, self.name, self.records = account, name, ""
         self._lock = ReservationLock(name)
 
@@ -300,6 +307,7 @@ def study_header(study: Study) -> StudyHeader:
         trust=s.trust,
         colluders=s.colluders if s.trust == SECURE_SUM else None,
         missing=s.missing if s.trust == SECURE_SUM else None,
+        pooled_sums=s.pooled_sums or None,
         algorithm=s.algorithm,
         local_updates=s.local_updates,
         rounds=s.rounds,

@@ -1,4 +1,4 @@
-"""Simulation of a secure sum: agents send whole numbers, and the server sees what they add up to."""
+"""Simulations in which the server sees sums alone: of the whole numbers that agents send, or drawn at once."""
 
 from __future__ import annotations
 
@@ -30,6 +30,15 @@ class SimulatedSum(NamedTuple):
     answered: tuple[int, ...]
     events: Counter[tuple[int, BatchEvent]]
     noise: Array  # [R]  mean |xi| of an agent's share, expected
+
+
+class MeanGradient(NamedTuple):
+    """The mean noisy gradient of all agents in one round, and what it cost them."""
+
+    noisy: Array  # [J, R, K]
+    events: Counter[tuple[int, BatchEvent]]
+    noise: Array  # [R]  mean |xi| of an agent's share, expected
+    senders: int
 
 
 def start_sums(shards: Sequence[Shard], runs: int, averages: bool = False) -> SimulationState:
@@ -87,14 +96,66 @@ def simulate_sums(
         If the algorithm's release is not for sums.
     """
     _summed(algorithm)
-    sizes = (1,) * len(shards) if sizes is None else sizes
+    weights = (1,) * len(shards) if sizes is None else sizes
+
+    def gradient(t: int, w: Array, mean: Agent) -> MeanGradient:
+        answered = range(len(shards)) if answering is None else sorted(answering(t))
+        opened = open_sum(algorithm, t, w, mean, {p: shards[p] for p in answered}, noise)
+        noisy = mean_gradient(algorithm, t, w, opened.total, weights, answered)
+        return MeanGradient(noisy, opened.events, opened.noise, len(answered))
+
+    yield from _rounds(algorithm, rounds, state, gradient)
+
+
+def simulate_pooled(
+    algorithm: SummableAlgorithm,
+    records: Shard,
+    agents: int,
+    noise: Callable[[int, int], NoiseSource],
+    rounds: int,
+    state: SimulationState,
+) -> Iterator[Round]:
+    """Yield rounds state.round + 1 to `rounds`, each from one pass over all records and one draw of the summed noise.
+
+    The models have the distribution of `simulate`'s, and every agent is charged the same events. Uploads of single
+    agents do not exist.
+
+    Parameters
+    ----------
+    algorithm
+        The algorithm of the batch, whose release is a `PooledGradient`.
+    records
+        The records of all agents.
+    agents
+        P.
+    noise
+        Returns the noise source of an agent in a round; the summed noise is that of agent P, which does not exist.
+    rounds
+        T, the last round.
+    state
+        The state to continue from: `start_sums`, or that of a previous round.
+    """
+
+    def gradient(t: int, w: Array, mean: Agent) -> MeanGradient:
+        released = algorithm.local_gradient(t, w, _known_to_all(algorithm, t, w, mean), records, noise(agents, t))
+        events = Counter({(p, released.event): 1 for p in range(agents)})
+        return MeanGradient(released.gradient, events, to_numpy(released.magnitude), agents)
+
+    yield from _rounds(algorithm, rounds, state, gradient)
+
+
+def _rounds(
+    algorithm: SummableAlgorithm,
+    rounds: int,
+    state: SimulationState,
+    gradient: Callable[[int, Array, Agent], MeanGradient],
+) -> Iterator[Round]:
+    """Yield the rounds of a server that keeps one agent, the mean of all, given its gradient in each round."""
     for t in range(state.round + 1, rounds + 1):
         server, w = algorithm.server_send(t, state.server)
         (before,) = state.agents
-        answered = range(len(shards)) if answering is None else sorted(answering(t))
-        opened = open_sum(algorithm, t, w, before, {p: shards[p] for p in answered}, noise)
-        noisy = mean_gradient(algorithm, t, w, opened.total, sizes, answered)
-        after, upload = algorithm.local_step(t, w, before, noisy)
+        mean = gradient(t, w, before)
+        after, upload = algorithm.local_step(t, w, before, mean.noisy)
         server = algorithm.server_receive(t, w, server, Received.of({MEAN: upload}))
         model, averages = algorithm.model(t, w, server), state.averages
         if averages is not None:
@@ -105,12 +166,18 @@ def simulate_sums(
             state,
             algorithm.coefficients(model, server),
             None,
-            opened.noise,
+            mean.noise,
             algorithm.rho(t)[:, 0],
             algorithm.eta(t)[:, 0],
-            opened.events,
-            len(answered),
+            mean.events,
+            mean.senders,
         )
+
+
+def _known_to_all(algorithm: SummableAlgorithm, t: int, w: Array, mean: Agent) -> Agent:
+    """Return what every agent knows in round t: agents have no state of their own, and see what the server shows."""
+    zero, shared = np.zeros_like(w), algorithm.shared_state(t, mean)
+    return Agent(zero, zero if shared is None else shared)
 
 
 def open_sum(
@@ -122,9 +189,7 @@ def open_sum(
     noise: Callable[[int, int], NoiseSource],
 ) -> SimulatedSum:
     """Return the sum of the integers of these agents in round t; `mean` is the server's agent."""
-    shared = algorithm.shared_state(t, mean)
-    zero = np.zeros_like(w)
-    known = Agent(zero, zero if shared is None else shared)  # agents have no state, and know what the server shows
+    known = _known_to_all(algorithm, t, w, mean)
 
     def release(p: int) -> ReleasedGradient:
         return algorithm.local_gradient(t, w, known, shards[p], noise(p, t))

@@ -5,24 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.util import find_spec
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taciturn.algorithms import ALGORITHMS, AlgorithmConfig
-from taciturn.algorithms.noisy_gradient import PaperGradient
-from taciturn.algorithms.schedules import DynamicRho, NonsmoothEta
+from taciturn.algorithms.base import SummableAlgorithm
+from taciturn.algorithms.noisy_gradient import CertifiedGradient, PaperGradient, PooledGradient
+from taciturn.algorithms.schedules import Constant, DynamicRho, NonsmoothEta
 from taciturn.kernels.threads import cores
 from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
-from taciturn.privacy.mechanisms import LaplaceDataDependent
+from taciturn.objectives.clipping import GradientClipping
+from taciturn.privacy.events import Noise
+from taciturn.privacy.mechanisms import Calibrated, LaplaceDataDependent
 from taciturn.privacy.noise import SeededNoise
 from taciturn.research.bench.benchmark import Report
 from taciturn.research.bench.inputs import Input
 from taciturn.research.bench.timing import Options, Timing, fastest, time_interleaved
 from taciturn.training.simulate import Round, simulate, start
-from taciturn.types import Array, Shard
+from taciturn.training.simulate_sums import simulate_pooled, start_sums
+from taciturn.types import Array, Shard, pool
 
 BETA, RHO_C1, RHO_C2 = 1e-6, 2.0, 5.0
 FOREVER = 10**9  # rounds
@@ -46,6 +51,21 @@ def taciturn_rounds(
     algorithm = ALGORITHMS["objp" if local_updates == 1 else "objpm"].build(recipe)
     keys, state = tuple(seeds), start(shards, len(budgets), "sums", averages=False)
     rounds = simulate(algorithm, shards, lambda p, t: SeededNoise(keys, p, t), FOREVER, state)
+    return lambda: next(rounds)
+
+
+def pooled_rounds(shards: Sequence[Shard]) -> Callable[[], Round]:
+    """Return a function that runs one more round of dpgd as `--simulate sums` does: clipped, with one draw of noise."""
+    records = sum(len(shard.y) for shard in shards)
+    problem = Problem(LOSSES["softmax"](), REGULARISERS["l2"](), BETA, SETS["all"](1.0), records, len(shards))
+    clip = np.ones(1, shards[0].y.dtype)
+    mechanism = Calibrated("gaussian", (Noise("gaussian", 1.0 / records, math.inf, 1.0 / records),))
+    release = PooledGradient(CertifiedGradient(GradientClipping(clip, clip * math.inf), mechanism), len(shards))
+    step = Constant(1.0, clip)
+    algorithm = ALGORITHMS["dpgd"].build(AlgorithmConfig(problem, clip, step, step, release, closing=True))
+    state, together = start_sums(shards, 1), pool(shards)
+    noise = partial(SeededNoise, (1,))
+    rounds = simulate_pooled(cast(SummableAlgorithm, algorithm), together, len(shards), noise, FOREVER, state)
     return lambda: next(rounds)
 
 
