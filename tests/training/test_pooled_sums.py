@@ -49,8 +49,9 @@ def test_without_noise_the_models_are_equal(tmp_path: Path, method: dict[str, An
 @pytest.mark.parametrize("trust", ["agents", "secure-sum", "server"])
 def test_one_draw_has_the_law_of_the_mean_of_all(trust: str) -> None:
     study = load_data(plan_study(resolve(LINEAR | {"trust": trust} | SUMS)), key=0)
-    release, problem, shards = study.parts[0].algorithm.release, study.problem, study.dataset.train
-    assert isinstance(release, PooledGradient)
+    algorithm, problem, shards = study.parts[0].algorithm, study.problem, study.dataset.train
+    assert isinstance(algorithm, GradientAtModel) and isinstance(algorithm.release, PooledGradient)
+    release = algorithm.release
     z = np.zeros((shards[0].x.shape[1], 1, 2))
     draws = 400
 
