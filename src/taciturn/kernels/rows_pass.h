@@ -205,25 +205,28 @@ TARGET static void NAME(dense_backward)(const REAL *x, int64_t count, int64_t fe
 #undef COLUMNS
 #undef TILES
 
-/* The same for the entries of one sparse row. Four features and four codes are read at a time, since what limits the
- * speed is the number of loads. */
-#define UNROLLED(ONE)                                                                                                  \
-    for (; e + 4 <= end; e += 4) {                                                                                     \
+/* The same for the entries of sparse rows. Four features and four codes are read at a time, since what limits the speed
+ * is the number of loads. */
+#define FOUR(ONE, E)                                                                                                   \
+    {                                                                                                                  \
         uint64_t places;                                                                                               \
         uint32_t codes = 0;                                                                                            \
-        memcpy(&places, p->index + e, sizeof places);                                                                  \
-        if (coded) memcpy(&codes, p->code + e, sizeof codes);                                                          \
-        ONE((places & 0xffff), value[coded ? codes & 0xff : e], 0)                                                     \
-        ONE((places >> 16 & 0xffff), value[coded ? codes >> 8 & 0xff : e + 1], 1)                                      \
-        ONE((places >> 32 & 0xffff), value[coded ? codes >> 16 & 0xff : e + 2], 0)                                     \
-        ONE((places >> 48), value[coded ? codes >> 24 : e + 3], 1)                                                     \
-    }                                                                                                                  \
-    for (; e < end; e++) ONE(p->index[e], value[coded ? p->code[e] : e], 0)
+        memcpy(&places, p->index + (E), sizeof places);                                                                \
+        if (coded) memcpy(&codes, p->code + (E), sizeof codes);                                                        \
+        ONE((places & 0xffff), value[coded ? codes & 0xff : (E)], 0)                                                   \
+        ONE((places >> 16 & 0xffff), value[coded ? codes >> 8 & 0xff : (E) + 1], 1)                                    \
+        ONE((places >> 32 & 0xffff), value[coded ? codes >> 16 & 0xff : (E) + 2], 0)                                   \
+        ONE((places >> 48), value[coded ? codes >> 24 : (E) + 3], 1)                                                   \
+        (E) += 4;                                                                                                      \
+    }
+#define UNROLLED(ONE, E, END)                                                                                          \
+    while ((E) + 4 <= (END)) FOUR(ONE, E)                                                                              \
+    for (; (E) < (END); (E)++) ONE(p->index[E], value[coded ? p->code[E] : (E)], 0)
 
 #define GATHER(FEATURE, VALUE, WHICH)                                                                                  \
     {                                                                                                                  \
         const REAL *at = w + (FEATURE)*width, by = (VALUE);                                                            \
-        for (int v = 0; v < vectors; v++) sum[ordered ? 0 : WHICH][v] += by * NAME(load)(at + v * LANES);              \
+        for (int v = 0; v < vectors; v++) sum[i][ordered ? 0 : WHICH][v] += by * NAME(load)(at + v * LANES);           \
     }
 #define SCATTER(FEATURE, VALUE, WHICH)                                                                                 \
     {                                                                                                                  \
@@ -231,65 +234,84 @@ TARGET static void NAME(dense_backward)(const REAL *x, int64_t count, int64_t fe
         for (int v = 0; v < vectors; v++) NAME(store)(at + v * LANES, NAME(load)(at + v * LANES) + by * own[v]);       \
     }
 
-/* ordered: one sum after the other, as of a dense row, so that scores are the same to the bit in both layouts. */
-INLINE void NAME(gather)(const Pass *p, int64_t row, const REAL *w, int64_t width, REAL *scores, int vectors, int coded,
-                         int ordered) {
+/* ordered: one sum after the other, as of a dense row, so that scores are the same to the bit in both layouts. An
+ * addition waits for the one before it: where a row has few sums at a time, two rows take turns. */
+INLINE void NAME(gather)(const Pass *p, int64_t row, const REAL *w, int64_t width, REAL *scores, int rows, int vectors,
+                         int coded, int ordered) {
     const REAL *value = p->value;
-    VEC sum[2][4] = {};
-    int64_t e = p->start[row], end = p->start[row + 1];
-    UNROLLED(GATHER)
-    for (int v = 0; v < vectors; v++) NAME(store)(scores + v * LANES, sum[0][v] + sum[1][v]);
+    VEC sum[2][2][4] = {};
+    int64_t e[2] = {p->start[row], p->start[row + 1]}, end[2] = {p->start[row + 1], p->start[row + rows]};
+    if (rows == 2)
+        while (e[0] + 4 <= end[0] && e[1] + 4 <= end[1])
+            for (int i = 0; i < 2; i++) FOUR(GATHER, e[i])
+    for (int i = 0; i < rows; i++) {
+        UNROLLED(GATHER, e[i], end[i])
+        for (int v = 0; v < vectors; v++) NAME(store)(scores + i * width + v * LANES, sum[i][0][v] + sum[i][1][v]);
+    }
 }
 
-INLINE void NAME(scatter)(const Pass *p, int64_t row, const REAL *r, int64_t width, REAL *total, int vectors, int coded,
-                          int ordered) {
-    (void)ordered; /* every entry has a place of its own */
+INLINE void NAME(scatter)(const Pass *p, int64_t row, const REAL *r, int64_t width, REAL *total, int vectors,
+                          int coded) {
     const REAL *value = p->value;
     VEC own[4];
     for (int v = 0; v < vectors; v++) own[v] = NAME(load)(r + v * LANES);
     int64_t e = p->start[row], end = p->start[row + 1];
-    UNROLLED(SCATTER)
+    UNROLLED(SCATTER, e, end)
 }
 #undef GATHER
 #undef SCATTER
 #undef UNROLLED
+#undef FOUR
 
-/* All columns of a row, as many vectors at a time as registers allow; the numbers are constants where it is inlined. */
-#define COLUMNS(STEP, A, B, ...)                                                                                       \
+/* All columns, as many vectors at a time as registers allow; the numbers are constants where it is inlined. */
+#define COLUMNS(STEP, ...)                                                                                             \
     for (int64_t c = 0; c < width;) {                                                                                  \
         int64_t left = (width - c) / LANES;                                                                            \
         if (left >= 4) {                                                                                               \
-            NAME(STEP)(p, row, (A) + c, width, (B) + c, 4, __VA_ARGS__);                                               \
+            STEP(4, __VA_ARGS__)                                                                                       \
             c += 4 * LANES;                                                                                            \
         } else if (left >= 2) {                                                                                        \
-            NAME(STEP)(p, row, (A) + c, width, (B) + c, 2, __VA_ARGS__);                                               \
+            STEP(2, __VA_ARGS__)                                                                                       \
             c += 2 * LANES;                                                                                            \
         } else {                                                                                                       \
-            NAME(STEP)(p, row, (A) + c, width, (B) + c, 1, __VA_ARGS__);                                               \
+            STEP(1, __VA_ARGS__)                                                                                       \
             c += LANES;                                                                                                \
         }                                                                                                              \
     }
+#define GATHER(VECTORS, CODED, ORDERED)                                                                                \
+    {                                                                                                                  \
+        int64_t i = 0;                                                                                                 \
+        if ((VECTORS) * (2 - (ORDERED)) < 4)                                                                           \
+            for (; i + 2 <= count; i += 2)                                                                             \
+                NAME(gather)(p, at + i, w + c, width, scores + i * width + c, 2, VECTORS, CODED, ORDERED);             \
+        for (; i < count; i++)                                                                                         \
+            NAME(gather)(p, at + i, w + c, width, scores + i * width + c, 1, VECTORS, CODED, ORDERED);                 \
+    }
+#define SCATTER(VECTORS, CODED) NAME(scatter)(p, row, r + c, width, total + c, VECTORS, CODED);
 
-TARGET static void NAME(row_forward)(const Pass *p, int64_t row, const REAL *w, int64_t width, REAL *scores) {
+TARGET static void NAME(sparse_forward)(const Pass *p, int64_t at, int64_t count, const REAL *w, int64_t width,
+                                        REAL *scores) {
     if (p->code && p->narrow) {
-        COLUMNS(gather, w, scores, 1, 1)
+        COLUMNS(GATHER, 1, 1)
     } else if (p->code) {
-        COLUMNS(gather, w, scores, 1, 0)
+        COLUMNS(GATHER, 1, 0)
     } else if (p->narrow) {
-        COLUMNS(gather, w, scores, 0, 1)
+        COLUMNS(GATHER, 0, 1)
     } else {
-        COLUMNS(gather, w, scores, 0, 0)
+        COLUMNS(GATHER, 0, 0)
     }
 }
 
 TARGET static void NAME(row_backward)(const Pass *p, int64_t row, const REAL *r, int64_t width, REAL *total) {
     if (p->code) {
-        COLUMNS(scatter, r, total, 1, 0)
+        COLUMNS(SCATTER, 1)
     } else {
-        COLUMNS(scatter, r, total, 0, 0)
+        COLUMNS(SCATTER, 0)
     }
 }
 #undef COLUMNS
+#undef GATHER
+#undef SCATTER
 
 /* The rows from `at` on, in this precision. */
 INLINE const REAL *NAME(dense_rows)(const Pass *p, int64_t at, int64_t count, REAL *wide) {
@@ -303,7 +325,7 @@ TARGET static void NAME(block)(const Pass *p, int64_t at, int64_t count, const R
                                REAL *total, VEC *turned, REAL *wide) {
     const REAL *x = p->x ? NAME(dense_rows)(p, at, count, wide) : 0;
     if (p->start)
-        for (int64_t i = 0; i < count; i++) NAME(row_forward)(p, at + i, w, width, scores + i * width);
+        NAME(sparse_forward)(p, at, count, w, width, scores);
     else
         NAME(dense_forward)(x, count, p->features, w, width, scores);
     for (int64_t i = 0; i < count; i += LANES)
