@@ -201,6 +201,9 @@ def test_opinions_that_break_a_rule_are_refused() -> None:
         late.agree(replace(request, alive=(1, 2, 3, 5)).to_bytes())
     with pytest.raises(SumRefused, match="has not uploaded under this context"):
         late.reveal(ShareRequest(question, question.roster, (), b"").to_bytes())
+    smaller = made.question(0, (1, 2, 3, 4))  # a roster without it, of which everybody is said to be there
+    with pytest.raises(SumRefused, match="has not uploaded under this context"):
+        late.reveal(ShareRequest(smaller, smaller.roster, (), b"").to_bytes())
     signature = opening.read_signature(5, request.alive, late.agree(request.to_bytes()))
     with pytest.raises(SumRefused, match="agreed to a set of this slot without an upload"):
         late.upload(question, y[5])
