@@ -363,6 +363,33 @@ def test_a_dealer_of_wrong_shares_is_named_and_one_wrong_helper_is_left_out() ->
     assert not any(str(value) in str(error.value) for value in dealer[1])
 
 
+def test_wrong_shares_of_the_pair_secret_of_a_missing_site_are_seen() -> None:
+    made = group(study_of(7, 1, 6), slots=1)
+    question, y, alive = made.question(0), numbers_of(made), tuple(range(1, 7))
+    opening = made.opening(question)
+    uploads = {site: opening.read_upload(site, made.members[site].upload(question, y[site])) for site in alive}
+    masked = opening.add(uploads)
+    asked = opening.alive_request(masked)
+    signatures = {site: opening.read_signature(site, alive, made.members[site].agree(asked)) for site in alive}
+    request = opening.share_request(alive, signatures)
+    answers = {site: opening.read_shares(site, made.members[site].reveal(request)) for site in alive}
+    wrong = {site: [*shares[:6], shares[6] ^ 1] for site, shares in answers.items()}
+    opened = opening.open(masked, answers | {2: wrong[2]})
+    assert np.array_equal(opened.total, sum(y[site] for site in alive)) and opened.disputed == {2: (7,)}
+    with pytest.raises(WrongShares, match="shares of site 7 do not give what was announced"):
+        opening.open(masked, {site: wrong[site] for site in (1, 2, 3, 4, 5)})
+
+
+def test_the_server_asks_about_slots_and_sites_of_its_directory() -> None:
+    made = group(study_of(6, 1, 4), cohort=(1, 2, 3, 4, 5))
+    question = made.question(0)
+    for change in ({"epoch": 1}, {"slot": 2}, {"roster": (1, 2, 3, 6)}):
+        with pytest.raises(SumRefused, match="the question is not about a slot and sites of this directory"):
+            made.opening(replace(question, **change))  # type: ignore[arg-type]
+    with pytest.raises(SumRefused, match="site 6 is not in the cohort"):
+        made.opening(question).read_shares(6, RevealedShares(6, 0, 0, element_bytes(1) * 5).to_bytes())
+
+
 def test_what_sites_send_to_the_server_is_checked() -> None:
     made = group(study_of(5, 1, 4))
     question, y = made.question(0), numbers_of(made)
