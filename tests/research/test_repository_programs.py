@@ -249,7 +249,9 @@ def test_the_page_about_private_evaluation_shows_what_was_measured() -> None:
         row = measured[data.replace("MNIST", "mnist"), trusts[trust], epsilon]
         value, *errors = (float(cell.strip("± %")) for cell in error.split(","))
         assert value == pytest.approx(100.0 * row["error"]["without_noise"], abs=0.051)
-        assert errors == pytest.approx([100.0 * row["error"][f"stated_{of}"] for of in ("noise", "sampling")], abs=0.0051)
+        assert errors == pytest.approx(
+            [100.0 * row["error"][f"stated_{of}"] for of in ("noise", "sampling")], abs=0.0051
+        )
         losses = [row["log_loss"][key] for key in ("without_noise", "stated_noise")]
         assert [float(cell.strip("± ")) for cell in loss.split(",")] == pytest.approx(losses, abs=0.00051)
         for cell, name in ((covered, "error"), (loss_covered, "log_loss")):

@@ -40,7 +40,7 @@ from taciturn.secure_sum.epoch_messages import (
 )
 from taciturn.secure_sum.opening import OpenedSum, WrongShares
 from taciturn.secure_sum.shamir import PRIME, element_bytes, lagrange_weights
-from taciturn.secure_sum.slot import SlotRecord, SlotRules
+from taciturn.secure_sum.slot import SlotRecord, SlotRules, next_epoch
 from taciturn.secure_sum.slot_messages import (
     AliveRequest,
     AliveSignature,
@@ -378,6 +378,16 @@ def test_wrong_shares_of_the_pair_secret_of_a_missing_site_are_seen() -> None:
     assert np.array_equal(opened.total, sum(y[site] for site in alive)) and opened.disputed == {2: (7,)}
     with pytest.raises(WrongShares, match="shares of site 7 do not give what was announced"):
         opening.open(masked, {site: wrong[site] for site in (1, 2, 3, 4, 5)})
+
+
+def test_what_begins_an_epoch_is_of_its_own_cohort_and_newer() -> None:
+    made = group(study_of(5, 1, 4))
+    one = made.members[1]
+    for epoch, sites in ((1, (1, 2, 3, 4, 5)), (0, (1, 2, 3, 4))):
+        with pytest.raises(SumRefused, match="a different epoch or a different set of sites"):
+            one.epochs.begin(one.now.keys, Roll(epoch, sites, bytes(64 * len(sites))).to_bytes())
+    with pytest.raises(SumRefused, match="epoch 0 is not newer than epoch 0"):
+        next_epoch(one.now, one.now.keys)
 
 
 def test_the_server_asks_about_slots_and_sites_of_its_directory() -> None:
