@@ -395,7 +395,7 @@ def test_the_server_asks_about_slots_and_sites_of_its_directory() -> None:
     question = made.question(0)
     for change in ({"epoch": 1}, {"slot": 2}, {"roster": (1, 2, 3, 6)}):
         with pytest.raises(SumRefused, match="the question is not about a slot and sites of this directory"):
-            made.opening(replace(question, **change))  # type: ignore[arg-type]
+            made.opening(replace(question, **change))
     with pytest.raises(SumRefused, match="site 6 is not in the cohort"):
         made.opening(question).read_shares(6, RevealedShares(6, 0, 0, element_bytes(1) * 5).to_bytes())
 
