@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from taciturn.algorithms.noisy_gradient import SummedGradient
 from taciturn.federation import agreement as agreement_module
 from taciturn.federation import messages as wire
 from taciturn.federation import sum_session
@@ -22,6 +23,7 @@ from taciturn.federation.agent import INTERNAL_ERROR, STUDY_BROKEN
 from taciturn.federation.messages import Invitation, SumRequest
 from taciturn.federation.study_ledger import StudyLedger
 from taciturn.federation.sum_journal import SumJournal
+from taciturn.privacy.events import NON_PRIVATE, BatchEvent
 from taciturn.secure_sum.epoch import DealtEpoch, EpochRules, KeptEpoch, make_directory, read_announcement
 from taciturn.secure_sum.epoch_messages import Announcement, Directory, EpochRequest, Roll
 from taciturn.secure_sum.masking import Integers, centred, pair_key, pair_mask, self_mask, unpack
@@ -469,6 +471,33 @@ def test_selective_drops_give_sums_with_all_their_noise_and_each_upload_is_charg
             made.members[6].upload(made.question(0), NOTHING, b"")
         slots = [row["slot"] for row in made.federation.released("s6")]
         assert slots == [f"1/{slot}" for slot in range(7)]
+
+
+def test_an_upload_beyond_the_plan_is_refused_by_rules_and_ledger(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SlotRules, "check_charges", lambda *given: None)
+    with crew(tmp_path) as made:
+        made.begin_epoch(1, 7)
+        for slot in range(7):
+            made.members[1].upload(made.question(slot), NOTHING, b"")
+        made.begin_epoch(2, 7)
+        with pytest.raises(SiteRefused, match="round 1 would exceed the budget that is reserved for this study"):
+            made.members[1].upload(made.question(0), NOTHING, b"")
+        assert len(made.federation.released("s1")) == 7
+
+
+def test_noise_that_is_not_the_plans_does_not_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = SummedGradient.__call__
+
+    def silent(release: SummedGradient, *given: Any) -> Any:
+        return real(release, *given)._replace(event=BatchEvent((NON_PRIVATE,)))
+
+    with crew(tmp_path) as made:
+        monkeypatch.setattr(SummedGradient, "__call__", silent)
+        with pytest.raises(SiteRefused, match=STUDY_BROKEN):
+            made.members[1].upload(made.question(0), NOTHING, b"")
+        assert made.federation.released("s1") == []
 
 
 def test_messages_of_another_study_of_the_same_terms(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +17,12 @@ from taciturn.federation import coordinator, site_database, sum_coordinator
 from taciturn.federation import messages as wire
 from taciturn.federation.agent import INTERNAL_ERROR, STUDY_BROKEN, SiteAgent
 from taciturn.federation.coordinator import FINISHED
+from taciturn.federation.identity import Identity
 from taciturn.federation.journal import Journal
 from taciturn.federation.messages import CloseRequest, Question
 from taciturn.federation.sum_journal import SumJournal
 from taciturn.federation.sum_session import SumSession
+from taciturn.planning.plan import plan_from_facts
 from taciturn.secure_sum import parameters
 from taciturn.secure_sum.epoch import AnnouncedEpoch, DealtEpoch
 from taciturn.secure_sum.shamir import element_bytes
@@ -155,6 +157,25 @@ def test_a_second_agent_on_a_journal_or_on_a_copy_of_it(tmp_path: Path) -> None:
             with pytest.raises(SiteRefused, match=INTERNAL_ERROR):  # the copy does not know what the first one said
                 made.invite()
             made.agents["s1"] = first
+
+
+def test_a_study_does_not_continue_with_another_plan_or_another_identity(tmp_path: Path) -> None:
+    with crew(tmp_path) as made:
+        loader, site = made.agents["s1"].loader, made.federation.site("s1")
+        agreement = loader.agreement(site)
+        settings = replace(agreement.terms.settings, total_epsilon=(3.0001,))
+        made.members[1].upload(made.question(0), NOTHING, b"")
+        loader._agreement = replace(agreement, study_plan=plan_from_facts(settings, agreement.facts))
+        with pytest.raises(SiteRefused, match="began with another plan than this version of Taciturn computes"):
+            made.invite()
+        loader._agreement, key = agreement, site.identity.read_bytes()
+        site.identity.unlink()
+        Identity.create(site.identity)
+        with pytest.raises(SiteRefused, match="another identity of s1 than the one in this site's identity file"):
+            made.invite()
+        site.identity.write_bytes(key)
+        made.invite()
+        made.members[1].upload(made.question(1), NOTHING, b"")
 
 
 def test_a_session_that_another_one_has_overtaken_answers_nothing(tmp_path: Path) -> None:

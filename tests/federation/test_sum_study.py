@@ -200,6 +200,7 @@ def test_a_study_without_any_sum_is_an_error_that_names_the_way_out(tmp_path: Pa
         never_after(1)(exchange, study)
         with pytest.raises(BudgetExhausted, match=r"7 slots were lost before the first sum.*agree on a new study"):
             conducted(study, exchange)
+    assert federation.summing().pending is None  # what is lost is not asked for again after a restart
     check_charges(federation, study, exchange)
 
 

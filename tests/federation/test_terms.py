@@ -75,7 +75,8 @@ def test_the_quorum_of_a_secure_sum_is_what_its_noise_is_for(tmp_path: Path) -> 
     assert read_terms(write_terms(tmp_path, changes | {"running": {"quorum": 4}})).quorum == 4
     said = sentence(write_terms(tmp_path, changes | {"running": {"quorum": 3}}))
     assert "quorum is 3, but the noise of this secure sum is for sums of at least 4 of 6 sites" in said
-    assert "set missing = 3 in [study]" in said
+    assert "remove it, or choose a quorum from 4 to 6 by missing in [study]" in said
+    assert "set missing = 1 in [study]" in sentence(write_terms(tmp_path, changes | {"running": {"quorum": 5}}))
 
 
 @pytest.mark.parametrize("name", ["objp", "objpm", "objt"])

@@ -106,6 +106,15 @@ def test_a_unit_of_several_records_is_charged_as_one(tmp_path: Path) -> None:
         ({"algorithm": "erm-outp"}, "erm-outp gives all records to one curator"),
         ({"mode": "paper", "algorithm": "objp", "total_records": "auto"}, "--evaluations has no effect in --mode"),
         ({"evaluation_epsilon": 1e-9, "delta": 1e-9}, "bits for fractions"),
+        ({"total_epsilon": 1e13, "trust": "secure-sum", "noise": "hardened"}, "of an evaluation is .* it needs 4"),
+        (
+            {"total_epsilon": 1e17, "evaluation_epsilon": 1.0, "trust": "secure-sum", "noise": "hardened"},
+            "share of the noise has a standard deviation of .* a secure sum needs 4",
+        ),
+        (
+            {"total_epsilon": 1e-5, "evaluations": 0, "trust": "secure-sum", "noise": "hardened"},
+            "leave 13 bits for a residual's fraction in a secure sum of 48 bits, and it needs 14",
+        ),
     ],
 )  # fmt: skip
 def test_what_cannot_be_kept_is_refused(changes: dict[str, Any], said: str) -> None:

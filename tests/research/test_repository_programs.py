@@ -236,6 +236,28 @@ def test_the_page_about_secure_sums_shows_what_a_slot_costs() -> None:
     assert rows(SECURE_SUM, "| sites | missing | site: masks |") == expected
 
 
+def test_the_page_about_private_evaluation_shows_what_was_measured() -> None:
+    page = ROOT / "docs" / "explanation" / "private-evaluation.md"
+    measured = {
+        (f"{row['data']}, {row['held_out']:,}", row["trust"], f"{row['total_epsilon']:g}"): row
+        for row in read_results(results_file("private_evaluation_accuracy"))["rows"]
+    }
+    trusts = {"secure sum": "secure-sum", "every site": "agents"}
+    shown = rows(page, "| data, held-out records |")
+    assert len(shown) >= 4
+    for data, trust, epsilon, error, covered, loss, loss_covered in shown:
+        row = measured[data.replace("MNIST", "mnist"), trusts[trust], epsilon]
+        value, *errors = (float(cell.strip("± %")) for cell in error.split(","))
+        assert value == pytest.approx(100.0 * row["error"]["without_noise"], abs=0.051)
+        assert errors == pytest.approx(
+            [100.0 * row["error"][f"stated_{of}"] for of in ("noise", "sampling")], abs=0.0051
+        )
+        losses = [row["log_loss"][key] for key in ("without_noise", "stated_noise")]
+        assert [float(cell.strip("± ")) for cell in loss.split(",")] == pytest.approx(losses, abs=0.00051)
+        for cell, name in ((covered, "error"), (loss_covered, "log_loss")):
+            assert float(cell.strip("% ")) == pytest.approx(100.0 * row[name]["covered"], abs=0.51)
+
+
 def test_the_page_about_deployment_shows_what_was_measured() -> None:
     text = whole(ROOT / "docs" / "howto" / "deployment.md")
     speed, many, kills = (read_results(results_file(f"federation_{name}")) for name in ("speed", "many", "kills"))

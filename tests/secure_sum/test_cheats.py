@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from taciturn.secure_sum import masking
-from taciturn.secure_sum.epoch import AnnouncedEpoch, BegunEpoch, DealtEpoch, EpochRules, KeptEpoch
-from taciturn.secure_sum.epoch_messages import Announcement, Directory, Roll
+from taciturn.secure_sum import epoch, masking
+from taciturn.secure_sum.epoch import AnnouncedEpoch, BegunEpoch, BoxesUnopened, DealtEpoch, EpochRules, KeptEpoch
+from taciturn.secure_sum.epoch_messages import Announcement, Deal, Directory, Roll, box_statement
 from taciturn.secure_sum.masking import Integers, Words, centred, derive, keystream, pair_secret, self_mask, unpack
 from taciturn.secure_sum.shamir import element_bytes, join, lagrange_weights, read_elements
 from taciturn.secure_sum.slot import SlotRecord, SlotRules, SlotState, SlotStep
@@ -31,7 +31,7 @@ from taciturn.secure_sum.slot_messages import (
     alive_statement,
     receipt_statement,
 )
-from taciturn.secure_sum.sum_context import SumStudy
+from taciturn.secure_sum.sum_context import SIGNATURE_BYTES, SumStudy
 from taciturn.secure_sum.sum_wire import SumRefused
 from tests.secure_sum.coalition import OWN, PAIR, Coalition, coalition
 from tests.secure_sum.helpers import (
@@ -548,3 +548,48 @@ def test_a_colluder_that_copies_another_sites_public_key(monkeypatch: pytest.Mon
     assert not np.any(copied() == Y[3])
     monkeypatch.setattr(masking, "pair_mask", nameless_pair_mask)
     assert np.array_equal(copied(), Y[3])
+
+
+def copied_boxes() -> Integers:
+    """Colluder 5 signs the boxes of site 1 as its own, and is then missing: its pair secret has the shares of 1's.
+
+    Sites give shares of the self secret of 1, which uploaded, and of the pair secret of 5, which did not. So both
+    secrets of site 1 would be known.
+    """
+    study, everybody = study_of(5, 1, 4), frozenset(range(1, 6))
+    rules = {site: EpochRules(study, site, identity(site), everybody) for site in everybody}
+    announced = {site: one.announce(0, 1) for site, one in rules.items()}
+    directory = directory_of(study, {site: data for site, (_, data) in announced.items()})
+    dealt = {site: one.deal(announced[site][0], directory.to_bytes()) for site, one in rules.items()}
+    model, mine = (Deal.from_bytes(dealt[site][1]) for site in (1, 5))
+    boxes = [mine.box_for(1)]
+    for receiver in (2, 3, 4):
+        sealed = model.box_for(receiver)[:-SIGNATURE_BYTES]
+        boxes.append(sealed + identity(5).sign(box_statement(study, 0, directory.digest, 5, receiver, sealed)))
+    deals = {site: data for site, (_, data) in dealt.items()} | {5: replace(mine, boxes=b"".join(boxes)).to_bytes()}
+    delivered = deliveries_of(directory, deals)
+    kept = {site: one.keep(dealt[site][0], delivered[site]) for site, one in rules.items()}
+    roll = roll_of(study, directory, {site: data for site, (_, data) in kept.items()})
+    bad = coalition(SlotRules, 5, 4, (5,))
+    for site, member in bad.made.members.items():
+        member.state = SlotState(rules[site].begin(kept[site][0], roll))  # type: ignore[attr-defined]
+    bad.made.directory = directory  # type: ignore[attr-defined]
+    bad.shares.clear()
+    bad.learn_colluders()
+    question, alive = bad.made.question(0), (1, 2, 3, 4)
+    bad.upload(alive, question, Y)
+    bad.reveal(alive, question, alive, bad.agree(alive, question, alive))
+    for site in (2, 3, 4):
+        bad.shares[0, 0, 1, PAIR][site] = bad.shares[0, 0, 5, PAIR][site]
+    return bad.opened((1,), question, bad.context(1, question))
+
+
+def test_a_colluder_that_deals_the_boxes_of_another_site_as_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BoxesUnopened, match="the box of site 5 does not open"):
+        copied_boxes()
+
+    def nameless(study: SumStudy, number: int, directory: bytes, sender: int, receiver: int) -> bytes:
+        return study.statement(b"box", directory)
+
+    monkeypatch.setattr(epoch, "box_binding", nameless)
+    assert np.array_equal(copied_boxes(), Y[1])

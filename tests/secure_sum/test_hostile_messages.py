@@ -40,7 +40,7 @@ from taciturn.secure_sum.epoch_messages import (
 )
 from taciturn.secure_sum.opening import OpenedSum, WrongShares
 from taciturn.secure_sum.shamir import PRIME, element_bytes, lagrange_weights
-from taciturn.secure_sum.slot import SlotRecord, SlotRules
+from taciturn.secure_sum.slot import SlotRecord, SlotRules, next_epoch
 from taciturn.secure_sum.slot_messages import (
     AliveRequest,
     AliveSignature,
@@ -201,6 +201,9 @@ def test_opinions_that_break_a_rule_are_refused() -> None:
         late.agree(replace(request, alive=(1, 2, 3, 5)).to_bytes())
     with pytest.raises(SumRefused, match="has not uploaded under this context"):
         late.reveal(ShareRequest(question, question.roster, (), b"").to_bytes())
+    smaller = made.question(0, (1, 2, 3, 4))  # a roster without it, of which everybody is said to be there
+    with pytest.raises(SumRefused, match="has not uploaded under this context"):
+        late.reveal(ShareRequest(smaller, smaller.roster, (), b"").to_bytes())
     signature = opening.read_signature(5, request.alive, late.agree(request.to_bytes()))
     with pytest.raises(SumRefused, match="agreed to a set of this slot without an upload"):
         late.upload(question, y[5])
@@ -358,6 +361,43 @@ def test_a_dealer_of_wrong_shares_is_named_and_one_wrong_helper_is_left_out() ->
         opening.open(masked, {site: dealer[site] for site in (1, 2, 3, 4, 5)})
     assert error.value.dealers == (4,)
     assert not any(str(value) in str(error.value) for value in dealer[1])
+
+
+def test_wrong_shares_of_the_pair_secret_of_a_missing_site_are_seen() -> None:
+    made = group(study_of(7, 1, 6), slots=1)
+    question, y, alive = made.question(0), numbers_of(made), tuple(range(1, 7))
+    opening = made.opening(question)
+    uploads = {site: opening.read_upload(site, made.members[site].upload(question, y[site])) for site in alive}
+    masked = opening.add(uploads)
+    asked = opening.alive_request(masked)
+    signatures = {site: opening.read_signature(site, alive, made.members[site].agree(asked)) for site in alive}
+    request = opening.share_request(alive, signatures)
+    answers = {site: opening.read_shares(site, made.members[site].reveal(request)) for site in alive}
+    wrong = {site: [*shares[:6], shares[6] ^ 1] for site, shares in answers.items()}
+    opened = opening.open(masked, answers | {2: wrong[2]})
+    assert np.array_equal(opened.total, sum(y[site] for site in alive)) and opened.disputed == {2: (7,)}
+    with pytest.raises(WrongShares, match="shares of site 7 do not give what was announced"):
+        opening.open(masked, {site: wrong[site] for site in (1, 2, 3, 4, 5)})
+
+
+def test_what_begins_an_epoch_is_of_its_own_cohort_and_newer() -> None:
+    made = group(study_of(5, 1, 4))
+    one = made.members[1]
+    for epoch, sites in ((1, (1, 2, 3, 4, 5)), (0, (1, 2, 3, 4))):
+        with pytest.raises(SumRefused, match="a different epoch or a different set of sites"):
+            one.epochs.begin(one.now.keys, Roll(epoch, sites, bytes(64 * len(sites))).to_bytes())
+    with pytest.raises(SumRefused, match="epoch 0 is not newer than epoch 0"):
+        next_epoch(one.now, one.now.keys)
+
+
+def test_the_server_asks_about_slots_and_sites_of_its_directory() -> None:
+    made = group(study_of(6, 1, 4), cohort=(1, 2, 3, 4, 5))
+    question = made.question(0)
+    for change in ({"epoch": 1}, {"slot": 2}, {"roster": (1, 2, 3, 6)}):
+        with pytest.raises(SumRefused, match="the question is not about a slot and sites of this directory"):
+            made.opening(replace(question, **change))
+    with pytest.raises(SumRefused, match="site 6 is not in the cohort"):
+        made.opening(question).read_shares(6, RevealedShares(6, 0, 0, element_bytes(1) * 5).to_bytes())
 
 
 def test_what_sites_send_to_the_server_is_checked() -> None:

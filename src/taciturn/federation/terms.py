@@ -38,7 +38,7 @@ from taciturn.federation.toml_sections import (
     string_list,
 )
 from taciturn.privacy.trust import AGENTS, SECURE_SUM
-from taciturn.secure_sum.parameters import default_missing, default_reserve
+from taciturn.secure_sum.parameters import default_missing, default_reserve, most_missing
 from taciturn.settings import Settings, resolve
 from taciturn.settings.resolve import parse
 from taciturn.settings.rules import integer, path, real, text
@@ -295,10 +295,13 @@ def _quorum(file: Path, given: int | None, sites: int, settings: Settings) -> in
         return given or sites // 2 + 1
     quorum = sites - settings.missing
     if given not in (None, quorum):
+        wanted, most = sites - int(given or 0), most_missing(sites, settings.colluders)
+        other = f"set missing = {wanted} in [study], which every site must accept"
+        if wanted > most:
+            other = f"choose a quorum from {sites - most} to {sites} by missing in [study]"
         raise InputError(
             f"{file}: [running] quorum is {given}, but the noise of this secure sum is for sums of at least {quorum} "
-            f"of {sites} sites; remove it, or set missing = {sites - int(given or 0)} in [study], which every site "
-            "must accept"
+            f"of {sites} sites; remove it, or {other}"
         )
     return quorum
 

@@ -12,7 +12,7 @@ from taciturn.errors import InputError
 from taciturn.objectives.clipping import rounding_slack
 from taciturn.privacy.events import Discrete
 from taciturn.privacy.sensitivity import ADJACENCIES
-from taciturn.secure_sum.parameters import RESIDUAL_BITS, SumParameters
+from taciturn.secure_sum.parameters import RESIDUAL_BITS, SumParameters, most_missing
 from taciturn.settings import Settings
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def check_participation(agents: int, colluders: int, missing: int) -> None:
             f"colluders is {colluders}, but a secure sum of {agents} agents with hardened noise needs 1 to "
             f"{agents - 2}: one agent may always collude, and two honest ones must be left"
         )
-    most = agents - (agents + colluders) // 2 - 1
+    most = most_missing(agents, colluders)
     if missing > most:
         raise InputError(
             f"missing is {missing}, but of {agents} agents with {colluders} colluder{'s' * (colluders > 1)} at most "

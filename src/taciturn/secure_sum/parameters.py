@@ -144,6 +144,17 @@ def default_missing(sites: int) -> int:
     return max(sites // 10, 1 if sites >= 5 else 0)
 
 
+def most_missing(sites: int, colluders: int) -> int:
+    """Return how many sites may be missing from a sum at most: the quorum is then the threshold of all P sites.
+
+    Examples
+    --------
+    >>> most_missing(5, colluders=1), most_missing(10, colluders=1), most_missing(3, colluders=1)
+    (1, 4, 0)
+    """
+    return sites - (sites + colluders) // 2 - 1
+
+
 def epoch_slots(parameters: SumParameters) -> int:
     """Return for how many slots keys are made ahead: 50, or all uploads that the plan pays for."""
     return min(EPOCH_SLOTS, parameters.uploads)

@@ -308,7 +308,7 @@ class SlotRules:
     def check_uploaded(self, record: SlotRecord | None, context: bytes) -> None:
         """Raise unless this site has uploaded under this context."""
         if record is None or not record.upload or record.context != context:
-            raise SumRefused("this site is in the set to open, but it has not uploaded under this context")
+            raise SumRefused("this site has not uploaded under this context, so it does not help to open this set")
 
     def check_receipts(self, context: bytes, alive: tuple[int, ...], receipts: Mapping[int, bytes]) -> None:
         """Raise unless every member of U has signed that it uploaded under this context (rule 2)."""
