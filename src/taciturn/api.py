@@ -349,7 +349,9 @@ def read_config(path: str | Path) -> Mapping[str, Any]:
     try:
         found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise missing_file("config file", Path(path), "'taciturn config init' writes one") from error
+        raise missing_file(
+            "config file", Path(path), "'taciturn config init' writes one; --data names a data set"
+        ) from error
     except IsADirectoryError as error:
         raise InputError(f"{path} is a folder; give a config file, or resume a run with 'taciturn resume'") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

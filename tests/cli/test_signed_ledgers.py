@@ -288,7 +288,7 @@ def test_a_budget_ledger_truncated_to_an_older_signature_is_noticed_on_machines_
     for use in ("verify", "countersign"):
         assert "counts 4" in officer.refused("ledger", use, "l", "--key", key)
     said = stranger.taciturn("ledger", "verify", "l", "--key", key)
-    assert "a first look cannot detect" in said
+    assert "a first check cannot detect" in said
 
 
 def test_a_ledger_over_studies_is_signed_and_countersigned_too(officer: Machine, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def fetch(name: str, data_dir: str, source: str) -> None:
     """
     chosen = SOURCES[name]
     if chosen.fetch is None:
-        raise InputError(f"{name} cannot be fetched; its origin: {chosen.origin}")
+        raise InputError(f"{name} cannot be fetched: {chosen.origin}")
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=stderr) as bars:
         tasks: dict[str, TaskID] = {}

@@ -276,8 +276,8 @@ def print_budget(state: BudgetState) -> None:
         sides = (format_epsilon(state.epsilon_of_side(side)) for side in (state.used, state.used_held_out))
         train, held_out = sides
         say(
-            f"of this, training records have used {train}, and held-out records {held_out}: under the split "
-            f"{state.split[:12]} every record is one or the other; a study with another split is charged to both"
+            f"of this, training records have used {train} and held-out records {held_out}: under the split "
+            f"{state.split[:12]} a record is either trained on or held out; another split is charged to both"
         )
     if state.further:
         say("created with --further: the same records may have another ledger, and the totals of both add up")

@@ -79,11 +79,11 @@ def evaluate(
 ) -> None:
     """Evaluate the model of RUN on labelled records, beside a baseline and with 95 % intervals.
 
-    DATA is a table, of which all rows are used, or a data set, of which the test records are. Without DATA the model is
-    evaluated on the test records of the run itself: those that --test-share held out, or the table given with --test.
+    DATA is a table (all rows are used) or a data set (its test records are used). Without DATA the model is evaluated
+    on the run's own test records: those that --test-share held out, or the table given with --test.
 
-    Shares have Wilson's intervals, AUROC Newcombe's, means Student's t. They take the rows as independent. The results
-    are computed without noise: if the records are private, they are for their owner only.
+    Shares have Wilson's intervals, AUROC Newcombe's, means Student's t. They assume independent rows. The results are
+    computed without noise: if the records are private, they are for their owner only.
 
     \b
     Examples:
