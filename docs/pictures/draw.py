@@ -104,7 +104,12 @@ def draw_averaging() -> Figure:
         away = np.mean([[np.linalg.norm(at.w - HOMES.mean(axis=0)) for at in run] for run in runs], axis=0)
         right.plot(range(1, COURSE + 1), away, color=colour)
         right.annotate(
-            f"{3 * copies} agents", (COURSE, away[-1]), (4, 0), textcoords="offset points", va="center", color=ink(colour)
+            f"{3 * copies} agents",
+            (COURSE, away[-1]),
+            (4, 0),
+            textcoords="offset points",
+            va="center",
+            color=ink(colour),
         )
     right.set(xlabel="round", xlim=(1, COURSE), ylim=(0, None))
     heading(right, "distance of w from the goal")
