@@ -46,6 +46,7 @@ from taciturn.settings.settings import FIELDS
         ({"total_records": 0}, "total-records is 0: it must be a whole number of at least 1"),
         ({"records_max": "a=3,b=0"}, "records-max of b is 0"),
         ({"records_max": "a=3,a=4"}, "records-max names an agent twice"),
+        ({"records_max": "a=3,b"}, "records-max has 'b': each must be NAME=NUMBER"),
         ({"epsilon": [1, 1.0]}, "epsilon names 1.0 twice"),
         ({"delta": 0}, "delta is 0: it must be above 0 and below 1"),
         ({"delta": 1}, "delta is 1: it must be above 0 and below 1"),
