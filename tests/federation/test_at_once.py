@@ -188,7 +188,7 @@ def _fail(*given: Any) -> Any:
     raise ValueError("no")
 
 
-def test_no_round_beyond_what_was_set_aside(
+def test_no_round_beyond_what_was_reserved(
     federation: Federation, agent: SiteAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the ledger is charged with more than the journal knows, no more noise is drawn."""
@@ -200,9 +200,7 @@ def test_no_round_beyond_what_was_set_aside(
     assert drawn == []
 
 
-def test_another_plan_than_the_one_set_aside_is_not_worked_under(
-    federation: Federation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_other_than_the_reserved_one_is_refused(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another version of the planner may compute another plan from the same terms."""
     with federation.agent("north") as agent:
         invite(agent, federation)

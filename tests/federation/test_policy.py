@@ -103,7 +103,7 @@ def test_every_missing_or_misspelt_section_is_named(tmp_path: Path, section: str
         ({"accept": 3}, "no key 'accept'"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+def test_an_error_is_one_sentence(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     found = sentence(write(tmp_path, changes))
     assert said in found and "site.toml" in found
 

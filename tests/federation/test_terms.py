@@ -155,7 +155,7 @@ def test_methods_with_local_state_have_no_secure_sum(tmp_path: Path, name: str) 
         ({"study": {"adjacency": "edit"}}, "no adjacency 'edit'"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+def test_an_error_is_one_sentence(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     assert said in sentence(write_terms(tmp_path, changes))
 
 

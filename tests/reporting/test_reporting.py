@@ -89,7 +89,7 @@ def test_private_curves_say_whose_they_are(run: taciturn.Run, tmp_path: Path) ->
     assert helpers.taciturn("plot", own.path).stderr == ""  # in local-only, where it belongs
 
 
-def test_what_is_said_of_a_picture_is_not_printed_over_its_legend(tmp_path: Path) -> None:
+def test_a_note_in_a_picture_is_not_printed_over_its_legend(tmp_path: Path) -> None:
     """Ten lines have a legend below the panels."""
     asked = {**CLINICS, "mode": "certified", "total_records": 600, "agents": 3, "rounds": 2, "noise": "seeded"}
     many = {"algorithm": "objp,objpm", "total_epsilon": "1,2,3,4,5", "out": str(tmp_path / "many")}
@@ -117,7 +117,7 @@ class Page(HTMLParser):
         self.text.append(data)
 
 
-def test_the_report_stands_alone_and_says_what_matters(run: taciturn.Run) -> None:
+def test_the_report_is_self_contained_and_says_what_matters(run: taciturn.Run) -> None:
     html = run.folder.report.read_text()
     page = Page()
     page.feed(html)

@@ -98,7 +98,9 @@ def test_methods_without_noise_have_no_budget() -> None:
     assert resolve({"algorithm": "iadmm", "total_epsilon": "inf"}).total_epsilon == (math.inf,)
 
 
-def test_without_the_compiled_library_only_who_asks_for_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_compiled_library_only_an_explicit_request_for_it_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A run that was started with the library continues without it, unless backend compiled was given."""
     monkeypatch.setattr("taciturn.settings.checks.library", lambda: None)
     assert resolve({"backend": "auto"}).backend == "auto"
@@ -192,7 +194,7 @@ def test_the_written_configuration_is_complete_and_reads_back(given: dict[str, o
     assert resolve(written) == dataclasses.replace(settings, out="")
 
 
-def test_a_config_file_is_made_of_every_setting() -> None:
+def test_a_config_file_has_every_setting() -> None:
     text = commented_config()
     assert tomllib.loads(text) == {}  # everything is commented out
     lines = [line.removeprefix("# ") for line in text.splitlines() if " = " in line]
