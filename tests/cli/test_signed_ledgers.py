@@ -338,7 +338,7 @@ def test_a_ledger_moves_and_is_never_in_two_places(tmp_path: Path) -> None:
     new.taciturn(*RESERVE, "--out", "b")
     shutil.copy(old.home / "l", new.home / "again")
     assert "truncated" in new.refused("ledger", "adopt", "again")  # the same hand-over, a second time
-    shutil.copy(new.home / "l", old.home / "l")  # it goes on over there: this is a copy
+    shutil.copy(new.home / "l", old.home / "l")  # it continues over there: this is a copy
     assert "belongs to machine" in old.refused(*RESERVE, "--out", "c")
     new.taciturn("ledger", "hand-over", "l", "--to", old.home / "old.request")
     shutil.copy(new.home / "l", old.home / "l")

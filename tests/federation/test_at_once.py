@@ -271,7 +271,7 @@ def test_invitations_do_not_set_a_budget_aside_study_by_study(tmp_path: Path) ->
             found = invite(agent, federation, f"{n:032x}")
             assert isinstance(found, Refusal) and "01234567" in found.reason
             assert "at most 1 at a time" in found.reason
-        assert isinstance(invite(agent, federation), Ready)  # the study itself goes on
+        assert isinstance(invite(agent, federation), Ready)  # the study itself continues
         answered(agent, question(federation, 1))
     assert len(federation.account("north").state().studies) == 1
     federation.change("north", {"accept": {"open_studies_max": 3}})

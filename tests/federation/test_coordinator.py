@@ -243,7 +243,7 @@ def story(federation: Federation, rng: random.Random) -> None:
 
     left: dict[str, list[bytes]] = {}
     for _ in range(200):
-        with ExitStack() as stack:  # every process anew
+        with ExitStack() as stack:  # every process again
             agents = {site: stack.enter_context(federation.agent(site)) for site in SITES}
             study = federation.coordinator()
             exchange = Local(agents, fault, left=left)

@@ -443,7 +443,7 @@ def test_a_site_listens_nowhere_and_its_vault_has_no_network(study: Tables) -> N
 
 
 def test_what_holds_secrets_leaves_no_core_and_cannot_be_traced(study: Tables) -> None:
-    """Such a process belongs to root in /proc, whoever started it, and its user cannot open its memory."""
+    """Such a process belongs to root in /proc, no matter who started it, and its user cannot open its memory."""
     assert study.coordinator is not None
     for pid in (study.agents["north"].pid, study.coordinator.pid):
         (limit,) = [line for line in Path(f"/proc/{pid}/limits").read_text().splitlines() if "core file size" in line]
@@ -487,7 +487,7 @@ def test_a_second_agent_of_a_site_does_not_start(study: Tables, tmp_path: Path) 
 
 
 def test_a_kit_that_is_renewed_during_a_study_replaces_the_old_one_at_once(study: Tables) -> None:
-    """Without a word to the coordinator: the hub is started again, and the study goes on."""
+    """Without telling the coordinator: the hub is started again, and the study continues."""
     old = study.root / "old-mars"
     shutil.copytree(study.kits / "mars", old)
     provision(read_terms(study.terms), study.kits, ["mars"])

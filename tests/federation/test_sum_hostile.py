@@ -213,7 +213,7 @@ def hostile(valid: bytes, rng: random.Random) -> list[bytes]:
 
 
 def test_hostile_bytes_in_every_step_are_refused_in_one_sentence(tmp_path: Path) -> None:
-    """Refused: nothing is revealed, signed, dealt or charged, memory stays bounded, and the site goes on."""
+    """Refused: nothing is revealed, signed, dealt or charged, memory stays bounded, and the site continues."""
     rng = random.Random(0)
     with crew(tmp_path) as made:
         messages, victim = honest_messages(made), made.members[5]

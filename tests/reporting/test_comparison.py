@@ -1,4 +1,4 @@
-"""Algorithms and runs beside each other, from summaries of known values."""
+"""Algorithms and runs next to each other, from summaries of known values."""
 
 from __future__ import annotations
 
