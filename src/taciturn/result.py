@@ -212,7 +212,7 @@ class Run:
         Returns
         -------
         ClassificationQuality or RegressionQuality
-            The measures with 95 % intervals, beside a baseline. Fields are attributes, and also keys.
+            The measures with 95 % intervals, and those of a baseline. Fields are attributes, and also keys.
 
         Raises
         ------

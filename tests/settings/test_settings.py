@@ -69,7 +69,7 @@ from taciturn.settings.settings import FIELDS
         ({"seed": -1}, "seed is -1"),
         ({"mode": "paper", "algorithm": "iadmm,admm", "epsilon": 1}, "epsilon is 1, but iadmm, admm adds no noise"),
         ({"backend": "pytorch"}, r"no backend 'pytorch' \(did you mean 'torch'\?\): there are auto, compiled,"),
-        ({"backend": "numpy", "threads": 2}, "threads is 2, but backend numpy has threads of its own"),
+        ({"backend": "numpy", "threads": 2}, "threads is 2, but backend numpy has its own threads"),
         ({"device": "gpu"}, "device is 'gpu': it must be cpu, cuda or cuda:N"),
         ({"device": "cuda:"}, "device is 'cuda:': it must be cpu, cuda or cuda:N"),
         ({"device": "cuda", "backend": "numpy"}, "device is cuda, but backend numpy supports only cpu: use"),

@@ -38,7 +38,7 @@ RUN_INDEX = click.option("--run-index", default=0, show_default=True, help="whic
 @click.argument("run", type=PATH)
 @click.argument("table", type=PATH)
 @RUN_INDEX
-@click.option("--keep", multiple=True, metavar="COLUMN", help="a column of the table to copy beside the predictions")
+@click.option("--keep", multiple=True, metavar="COLUMN", help="a column of the table to copy to the output")
 @click.option("--out", type=PATH, help="CSV file to write; default: stdout")
 def predict(run: Path, table: Path, run_index: int, keep: tuple[str, ...], out: Path | None) -> None:
     """Predict every row of a TABLE (.csv or .parquet) with the model of RUN, in the table's order.
@@ -77,7 +77,7 @@ def evaluate(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Evaluate the model of RUN on labelled records, beside a baseline and with 95 % intervals.
+    """Evaluate the model of RUN on labelled records, with 95 % intervals and a baseline.
 
     DATA is a table (all rows are used) or a data set (its test records are used). Without DATA the model is evaluated
     on the run's own test records: those that --test-share held out, or the table given with --test.
