@@ -60,7 +60,7 @@ def test_every_misspelt_key_is_named(tmp_path: Path, section: str) -> None:
     for key in LAYOUT[section]:
         wrong = {f"{key}x": 1}
         said = sentence(write(tmp_path, {section: wrong} if section else wrong))
-        assert f"no key {f'in [{section}] ' if section else ''}'{key}x' (did you mean '{key}'?)" in said
+        assert f"no key '{key}x'{f' in [{section}]' if section else ''} (did you mean '{key}'?)" in said
 
 
 @pytest.mark.parametrize("section", ["data", "budget", "accept"])
