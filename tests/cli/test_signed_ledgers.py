@@ -441,7 +441,7 @@ def test_a_second_ledger_for_the_same_records_is_noticed(tmp_path: Path) -> None
     assert "note:" not in here.taciturn(*edited, "--out", "d")
     here.taciturn(*mixed, "--ledger", "n", "--out", "e")
     assert "--further" in here.taciturn("ledger", "n")
-    assert "these records may have one beside" in (here.home / "e" / "report.html").read_text()
+    assert "these records may have one in addition" in (here.home / "e" / "report.html").read_text()
     here.taciturn(*edited, "--ledger", "m", "--out", "f")  # one edited row evades it
     keys = here.state / "keys" / "records.key"
     assert stat.S_IMODE(keys.stat().st_mode) == 0o600 and len(keys.read_bytes()) == 32
