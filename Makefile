@@ -23,10 +23,10 @@ docs: .venv/test  ## build the site
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs build/site
 	@echo "the site is in build/site: open build/site/index.html"
 
-bench: .venv/bench  ## time Taciturn beside scikit-learn and torch
+bench: .venv/bench  ## time Taciturn against scikit-learn and torch
 	$(BIN)/taciturn bench --all --out benchmarks/results/bench
 
-bench-tables: .venv/bench-tables  ## private models on tables, beside other libraries
+bench-tables: .venv/bench-tables  ## private models on tables, against other libraries
 	$(BIN)/taciturn bench tables
 
 .venv/core: pyproject.toml constraints.txt setup.py $(wildcard src/taciturn/kernels/*.[ch])

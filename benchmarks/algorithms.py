@@ -38,7 +38,7 @@ PAGE = """# The algorithms at one budget
 
 This page compares all private [algorithms](algorithms.md) on the raw pixels of mnist14 (60,000 handwritten digits) with
 ten agents and total ε = 1 at δ = 10⁻⁶ for one record added or removed. (With a [feature map](feature-maps.md) errors
-are a quarter of these; see [the frontier](frontier.md).) Every algorithm uses the planner's values, and none was tuned
+are a fifth of these; see [the frontier](frontier.md).) Every algorithm uses the planner's values, and none was tuned
 for this table. But some of the planner's constants were once chosen by test errors on mnist14 ([how](planner.md)), so
 all figures are optimistic. The exact methods solve a problem in every round, and have fewer rounds. `gaussian-exact`
 and `laplace-exact` are the same methods with the two kinds of noise.

@@ -2,7 +2,7 @@
 
     taciturn bench first-run
 
-Writes benchmarks/results/first_run.json and docs/images/first_run.png, which the README shows. Seconds of training are
+Writes benchmarks/results/first_run.json and docs/images/first_run.png, which the tour shows. Seconds of training are
 those of the machine; the file also has their ratio to the bare matrix products of all rounds, measured in the same run.
 
 Takes minutes.

@@ -118,6 +118,16 @@ def test_a_page_can_be_followed(page: Path, reader: Reader) -> None:
     replace(reader, pictures=page.name == "README.md").follow(page)
 
 
+def test_pages_can_be_followed_one_after_the_other_in_one_folder() -> None:
+    """No command writes what another page has written: it would be refused."""
+    written: dict[str, set[str]] = {}
+    for page in (page for page in PAGES if page.name not in ELSEWHERE):
+        lines = "\n".join(snippets(page, "sh")).replace("\\\n", " ")
+        for target in re.findall(r"(?:--out|ledger init|config init) +([\w./-]+)", lines):
+            written.setdefault(target, set()).add(page.name)
+    assert {target: pages for target, pages in written.items() if len(pages) > 1} == {}
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if snippets(page, "python")], ids=lambda path: path.name)
 def test_a_page_names_the_install_of_what_its_examples_import(page: Path) -> None:
     text = page.read_text()

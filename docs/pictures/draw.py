@@ -103,7 +103,14 @@ def draw_averaging() -> Figure:
         runs = [rounds(np.repeat(HOMES, copies, axis=0), NOISE, seed) for seed in range(20)]
         away = np.mean([[np.linalg.norm(at.w - HOMES.mean(axis=0)) for at in run] for run in runs], axis=0)
         right.plot(range(1, COURSE + 1), away, color=colour)
-        right.annotate(f"{3 * copies} agents", (27, away[26]), (0, 11), textcoords="offset points")
+        right.annotate(
+            f"{3 * copies} agents",
+            (COURSE, away[-1]),
+            (4, 0),
+            textcoords="offset points",
+            va="center",
+            color=ink(colour),
+        )
     right.set(xlabel="round", xlim=(1, COURSE), ylim=(0, None))
     heading(right, "distance of w from the goal")
     return drawn
@@ -172,9 +179,9 @@ LIFE = {"settings": 1, "planning": 2, "training": 3, "runs": 4, "reporting": 5} 
 
 def draw_layers() -> Figure:
     """Draw the packages in layers; the life of a run is numbered."""
-    drawn = Figure(figsize=(7.2, 5.4))
+    drawn = Figure(figsize=(7.2, 5.6))
     axes = drawn.add_axes((0.0, 0.0, 1.0, 1.0))
-    axes.set(xlim=(0, 72), ylim=(0, 54))
+    axes.set(xlim=(0, 72), ylim=(-2, 54))
     axes.axis("off")
     for level, names in enumerate(LAYERS):
         y, width = 50 - 3.7 * level, 52 / len(names)
@@ -191,7 +198,7 @@ def draw_layers() -> Figure:
     axes.text(55, 51.5, "nothing imports it", va="center", fontsize=9, color=GREY)
     _arrow(axes, (63, 44), (63, 8), GREY)
     axes.text(64.5, 26, "imports go\ndownwards\nonly", va="center", fontsize=9, color=GREY)
-    axes.text(1, 0.3, "1–5: settings → plan → training → run record → report", va="bottom", fontsize=9, color=BLUE)
+    axes.text(1, -1.4, "1–5: settings → plan → training → run record → report", va="bottom", fontsize=9, color=BLUE)
     return drawn
 
 

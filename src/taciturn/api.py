@@ -58,7 +58,7 @@ from taciturn.training_display import TrainingDisplay
 Watch: TypeAlias = Callable[[Progress], None]
 """Called after every round of a study."""
 logger = logging.getLogger(__name__)
-owners_logger = logging.getLogger("taciturn.records")  # what depends on the records, for who runs this only
+owners_logger = logging.getLogger("taciturn.records")  # what depends on the records, only for the person who runs this
 
 
 def run(
@@ -225,7 +225,7 @@ def resume(
     Parameters
     ----------
     path : str or Path
-        The run folder. A finished run is returned as it is; its report is written where it is missing.
+        The run folder. A finished run is returned unchanged; its report is written if it is missing.
     data, test : DataFrame, optional
         The same data frames again, if the run began with data frames, which are in no file.
     watch, stop, started, progress
@@ -239,7 +239,7 @@ def resume(
     Raises
     ------
     InputError
-        If the folder, its settings or the records were changed, or it was begun on another machine.
+        If the folder, its settings or the records were changed, or the run was started on another machine.
     LedgerTampered
         If the ledger does not verify.
     PrivacyViolation
@@ -248,7 +248,7 @@ def resume(
     Examples
     --------
     >>> import taciturn
-    >>> taciturn.resume("runs/first").summary.runs[0].rounds  # this run has ended, so it is returned as it is
+    >>> taciturn.resume("runs/first").summary.runs[0].rounds  # this run has ended, so it is returned unchanged
     2
     """
     with current_process_group() as group:
@@ -280,7 +280,7 @@ def open_run(path: str | Path) -> Run:
     Returns
     -------
     Run
-        The run; its files are read when they are asked for.
+        The run; its files are read on demand.
 
     Raises
     ------
@@ -349,7 +349,9 @@ def read_config(path: str | Path) -> Mapping[str, Any]:
     try:
         found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise missing_file("config file", Path(path), "'taciturn config init' writes one") from error
+        raise missing_file(
+            "config file", Path(path), "'taciturn config init' writes one; --data names a data set"
+        ) from error
     except IsADirectoryError as error:
         raise InputError(f"{path} is a folder; give a config file, or resume a run with 'taciturn resume'") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

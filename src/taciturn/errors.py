@@ -94,15 +94,18 @@ def shown(value: object) -> str:
     return str(value) if isinstance(value, bool | int | float | os.PathLike) else kind_of(value)
 
 
-def unknown_name(kind: str, name: object, choices: Iterable[str]) -> InputError:
-    """Return the error for an unknown name, with the nearest and all choices.
+def unknown_name(kind: str, name: object, choices: Iterable[str], where: str = "") -> InputError:
+    """Return the error for an unknown name, with the nearest and all choices, and the section where it stands.
 
     >>> str(unknown_name("loss", "hing", ["softmax", "hinge"]))
     "no loss 'hing' (did you mean 'hinge'?): there are hinge, softmax"
+    >>> str(unknown_name("key", "colum", ["column"], "[agent]"))
+    "no key 'colum' in [agent] (did you mean 'column'?): there is column"
     """
     names = sorted(choices)
     verb = "there is" if len(names) == 1 else "there are"
-    return InputError(f"no {kind} '{name}'{nearest(name, names)}: {verb} {', '.join(names)}")
+    place = f" in {where}" if where else ""
+    return InputError(f"no {kind} '{name}'{place}{nearest(name, names)}: {verb} {', '.join(names)}")
 
 
 def nearest(name: object, choices: Iterable[str]) -> str:

@@ -191,8 +191,8 @@ class Run:
     ) -> Quality:
         """Return the quality of the model on labelled records: what `taciturn evaluate --json` prints.
 
-        It is computed from these records without noise: where they are private, it is for their owner only. Each party
-        is measured too, where the records name it in the schema's agent column, or are a list or dict of frames.
+        It is computed from these records without noise: if they are private, it is for their owner only. Each party is
+        measured too if the records name it in the schema's agent column, or are a list or dict of frames.
 
         Parameters
         ----------
@@ -206,13 +206,13 @@ class Run:
         positive : str, optional
             The positive class of two; by default the second.
         held_out : bool, default False
-            Whether `data` are the data frames on which the run was trained, of which only the rows count that it held
-            out: for a run that was opened again, whose frames are in no file.
+            Whether `data` are the data frames on which the run was trained; only the rows that it held out are then
+            used. This is for a run that was opened again, because its frames are in no file.
 
         Returns
         -------
         ClassificationQuality or RegressionQuality
-            The measures with 95 % intervals, beside a baseline. Fields are attributes, and also keys.
+            The measures with 95 % intervals, and those of a baseline. Fields are attributes, and also keys.
 
         Raises
         ------
@@ -318,12 +318,12 @@ class Run:
         return effects_figure(read_effects(self.folder).run(run_index))
 
     def report(self) -> Path:
-        """Return the path of the report, a web page, and write it where it is missing.
+        """Return the path of the report, a web page, and write it if it is missing.
 
         Returns
         -------
         Path
-            `report.html` in the run folder, which holds nothing that was computed from private records without noise.
+            `report.html` in the run folder. It contains nothing that was computed from private records without noise.
 
         Raises
         ------

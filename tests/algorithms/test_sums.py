@@ -95,7 +95,7 @@ class Impulse:
 
 @dataclass(frozen=True)
 class Example:
-    """Agents with squared losses of curvature h, beside one that has the canary alone, which the clip holds on to."""
+    """Agents with squared losses of curvature h, and one that has only the canary, which the clip holds on to."""
 
     name: str
     agents: int = 10  # P

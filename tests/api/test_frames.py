@@ -219,7 +219,7 @@ def test_no_rows_have_no_predictions_and_no_quality(tmp_path: Path) -> None:
         run.evaluate(none)
 
 
-def test_an_interrupted_run_goes_on_with_its_frame_only(tmp_path: Path) -> None:
+def test_an_interrupted_run_continues_with_its_frame_only(tmp_path: Path) -> None:
     frame, chosen = patients(), CERTIFIED | {"rounds": 30, "agents": 2, "schema": SCHEMA}
     whole = taciturn.run(data=frame, out=tmp_path / "whole", **chosen)
     rounds = iter(range(100))

@@ -155,7 +155,7 @@ def one_update_charged_for_two(claim: Claim) -> Game:
 
 
 def a_dual_without_noise(claim: Claim) -> Game:
-    """The dual of the noiseless step is sent beside a noisy z."""
+    """The dual of the noiseless step is sent with a noisy z."""
     (game,) = played(replace(claim, local_updates=1))
     return sending(game, lambda upload, clean: upload._replace(lam=clean.lam))
 

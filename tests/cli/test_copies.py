@@ -1,4 +1,4 @@
-"""A copy of a run with fresh noise cannot continue beside the run or after it."""
+"""A copy of a run with fresh noise cannot continue during the run or after it."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def test_what_cannot_be_evaluated_is_refused(private: Path, tmp_path: Path) -> N
     assert "probabilities" in refused("evaluate", tmp_path / "none", EXAMPLE / "records.csv", "--threshold", "0.5")
 
 
-def test_numbers_are_evaluated_in_their_unit_beside_the_mean(tmp_path: Path) -> None:
+def test_numbers_are_evaluated_in_their_unit_next_to_the_mean(tmp_path: Path) -> None:
     schema = (EXAMPLE / "schema.toml").read_text()
     schema = schema.replace(
         'column = "diagnosis"\nclasses = ["benign", "malignant"]', 'column = "area"\nbounds = [0.0, 2500.0]'

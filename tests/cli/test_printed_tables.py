@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from taciturn.cli import output
 from taciturn.reporting.tables import EFFECT_HEADINGS, EFFECT_TEXTS, effect_rows
 from taciturn.runs.effects import ColumnEffect, RunEffects
-from tests.cli.helpers import taciturn
+from tests.cli.helpers import environment, taciturn
 
 
 def effects(name: str, knots: tuple[float, ...], effect: tuple[float, ...]) -> RunEffects:
@@ -37,7 +39,7 @@ def effects(name: str, knots: tuple[float, ...], effect: tuple[float, ...]) -> R
     )
 
 
-@pytest.mark.parametrize("width", [65, 80])
+@pytest.mark.parametrize("width", [68, 80])
 def test_numbers_are_whole(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output.stdout, "width", width)
     found = effects("median_income_of_the_block", (1e-5, 7.62939e-05, 14.37512), (-91412.34, 59412.3, 0.0))
@@ -48,9 +50,31 @@ def test_numbers_are_whole(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
         )
     said = captured.get()
     assert "…" not in said
-    for whole in ("column", "strength", "-91400", "+59400", "7.629e-05", "1e-05", "test error", "63.34 RMSE"):
+    for whole in (
+        "column",
+        "strength",
+        "noise",
+        "33 % within",
+        "-91400",
+        "+59400",
+        "7.629e-05",
+        "1e-05",
+        "test error",
+        "63.34 RMSE",
+    ):
         assert whole in said
     assert max(map(len, said.splitlines())) <= width
+
+
+@pytest.mark.parametrize("width", [20, 60])
+def test_a_table_that_cannot_fit_is_not_cut(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output.stdout, "width", width)
+    headings = ("rounds", "local updates", "noise multiplier", "noise of an update", "sent by an agent")
+    with output.stdout.capture() as captured:
+        output.print_table(headings, [("100", "1", "29.87", "4.51", "279 kB")])
+    shown, cells = captured.get().splitlines()
+    assert shown == "  ".join(headings) and cells.split() == ["100", "1", "29.87", "4.51", "279", "kB"]
+    assert output.stdout.width == width
 
 
 def test_the_bounds_of_a_label_are_a_range(tmp_path: Path) -> None:
@@ -64,3 +88,9 @@ bounds = [0, 1]
     (tmp_path / "t.csv").write_text("a,y\n0.5,20\n0.1,449\n")
     done = taciturn("data", "info", "t.csv", "--schema", "s.toml", cwd=tmp_path)
     assert "bounds        0 to 450\n" in done.stdout
+
+
+def test_a_terminal_without_greek_shows_escapes() -> None:
+    words = [sys.executable, "-m", "taciturn", "algorithms"]
+    done = subprocess.run(words, env=environment(PYTHONIOENCODING="ascii"), capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "\\u03b7" in done.stdout, done.stderr

@@ -288,7 +288,7 @@ def test_a_budget_ledger_truncated_to_an_older_signature_is_noticed_on_machines_
     for use in ("verify", "countersign"):
         assert "counts 4" in officer.refused("ledger", use, "l", "--key", key)
     said = stranger.taciturn("ledger", "verify", "l", "--key", key)
-    assert "a first look cannot detect" in said
+    assert "a first check cannot detect" in said
 
 
 def test_a_ledger_over_studies_is_signed_and_countersigned_too(officer: Machine, tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ def test_a_ledger_moves_and_is_never_in_two_places(tmp_path: Path) -> None:
     new.taciturn(*RESERVE, "--out", "b")
     shutil.copy(old.home / "l", new.home / "again")
     assert "truncated" in new.refused("ledger", "adopt", "again")  # the same hand-over, a second time
-    shutil.copy(new.home / "l", old.home / "l")  # it goes on over there: this is a copy
+    shutil.copy(new.home / "l", old.home / "l")  # it continues over there: this is a copy
     assert "belongs to machine" in old.refused(*RESERVE, "--out", "c")
     new.taciturn("ledger", "hand-over", "l", "--to", old.home / "old.request")
     shutil.copy(new.home / "l", old.home / "l")
@@ -441,7 +441,7 @@ def test_a_second_ledger_for_the_same_records_is_noticed(tmp_path: Path) -> None
     assert "note:" not in here.taciturn(*edited, "--out", "d")
     here.taciturn(*mixed, "--ledger", "n", "--out", "e")
     assert "--further" in here.taciturn("ledger", "n")
-    assert "these records may have one beside" in (here.home / "e" / "report.html").read_text()
+    assert "these records may have one in addition" in (here.home / "e" / "report.html").read_text()
     here.taciturn(*edited, "--ledger", "m", "--out", "f")  # one edited row evades it
     keys = here.state / "keys" / "records.key"
     assert stat.S_IMODE(keys.stat().st_mode) == 0o600 and len(keys.read_bytes()) == 32

@@ -37,7 +37,7 @@ ROUNDED = {"test_error", "train_objective", "consensus_residual", "noise", "rho"
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
-    """Metrics with what is local-only beside them."""
+    """Metrics, and what is local-only."""
     files = [path for path in (folder / "metrics.jsonl", folder / "local-only" / "metrics.jsonl") if path.is_file()]
     read = [[json.loads(line) for line in path.read_text().splitlines()] for path in files]
     return [{name: value for part in parts for name, value in part.items()} for parts in zip(*read, strict=True)]

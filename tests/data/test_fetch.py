@@ -156,7 +156,7 @@ def test_a_corrupted_file_is_refused(mirror: Mirror, tmp_path: Path) -> None:
     assert names_in(tmp_path) == [f"{NAMES[0]}.gz"]
 
 
-def test_a_file_that_is_not_mnist_is_set_aside(mirror: Mirror, tmp_path: Path) -> None:
+def test_a_file_that_is_not_mnist_is_moved_away(mirror: Mirror, tmp_path: Path) -> None:
     (tmp_path / NAMES[0]).write_bytes(b"fashion")
     fetch_mnist(tmp_path, mirror.url)
     assert (tmp_path / f"{NAMES[0]}.bad").read_bytes() == b"fashion"
@@ -169,7 +169,7 @@ def test_plain_files_on_a_mirror(mirror: Mirror, tmp_path: Path) -> None:
     assert names_in(tmp_path) == sorted(NAMES)
 
 
-def test_the_next_mirror_is_tried_and_goes_on(
+def test_the_next_mirror_continues_the_download(
     mirror: Mirror, dead_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetch, "MIRRORS", (dead_url, mirror.url))

@@ -185,7 +185,7 @@ def test_only_classes_have_class_weights() -> None:
         ('[weight]\ncolumn = "ill"\nmax = 1\n', "'ill' is also the label column"),
         ('[weight]\ncolumn = "site"\nmax = 1\n', "'site' is also the agent column"),
         ('[unit]\ncolumn = "who"\nmax_records = 1\n[weight]\ncolumn = "who"\nmax = 1\n', "also the unit column"),
-        ('[weight]\ncolumn = "sw"\nmax = 1\nlow = 0\n', "no key in"),
+        ('[weight]\ncolumn = "sw"\nmax = 1\nlow = 0\n', "no key 'low' in"),
     ],
 )
 def test_weight_columns_that_break_a_rule_are_refused(more: str, message: str) -> None:

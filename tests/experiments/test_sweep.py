@@ -60,7 +60,7 @@ def test_the_announced_cost_equals_that_of_the_ledgers(private: Sweep) -> None:
     assert estimate_cost(private.grid).spending[0].epsilon == pytest.approx(tightest(events, 1e-6).epsilon)
 
 
-def test_means_and_comparisons_are_made_of_the_rows(private: Sweep) -> None:
+def test_means_and_comparisons_follow_from_the_rows(private: Sweep) -> None:
     at = (("algorithm", "objpm"), ("clip", 0.5), ("epsilon", 2.0))
     errors = [row.error for row in private.rows if (row.algorithm, row.setting("clip")) == ("objpm", 0.5)]
     assert private.means[at] == interval(errors) and len(private.means) == 4

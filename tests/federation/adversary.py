@@ -339,7 +339,7 @@ def half_open(address: str, count: int) -> list[socket.socket]:
 
 
 def forged_kit(place: Path, model: Path, name: str, signer: Path | None, days: int = 90) -> Path:
-    """A copy of a kit with another certificate: of this name, signed by whoever has a certificate, or by itself."""
+    """A copy of a kit with another certificate: of this name, signed by anyone with a certificate, or by itself."""
     shutil.copytree(model, place)
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])

@@ -48,7 +48,7 @@ def lost_in(rounds: set[int], times: int = 10**9) -> Local:
 
 @pytest.mark.parametrize("rounds", [set(), {COUNTING}, {COUNTING + 2}], ids=["none", "the counts", "a gradient"])
 def test_a_federation_is_the_study_in_one_process(additive: Federation, rounds: set[int]) -> None:
-    """A site may miss a round of counts, or of gradients, and goes on."""
+    """A site that misses a round of counts, or of gradients, continues."""
     exchange = lost_in(rounds)
     with additive.agents() as agents:
         exchange.agents = agents
@@ -81,7 +81,7 @@ def test_sites_train_with_the_weights_that_the_terms_declare(tmp_path: Path, mon
 
 
 def test_the_round_with_the_counts_waits_for_every_site(additive: Federation) -> None:
-    """Without the counts a site could not go on; a quorum is not enough in this round."""
+    """Without the counts a site could not continue; a quorum is not enough in this round."""
     exchange, waited = lost_in({COUNTING + 1}, times=3), 0
     with additive.agents() as agents:
         exchange.agents = agents

@@ -75,7 +75,7 @@ def test_rounds_are_answered_and_charged(federation: Federation, agent: SiteAgen
     assert federation.folder("north").finished
 
 
-def test_the_whole_plan_is_set_aside_before_the_first_round(federation: Federation, agent: SiteAgent) -> None:
+def test_the_whole_plan_is_reserved_before_the_first_round(federation: Federation, agent: SiteAgent) -> None:
     state = federation.account("north").state()
     assert [study.study for study in state.studies] == [f"tiny/{EXPERIMENT}"]
     assert state.used.gdp == pytest.approx(federation.agreement.plan.cost.gdp)
@@ -178,7 +178,7 @@ def test_rounds_in_which_a_site_was_missing_cost_it_nothing(federation: Federati
 
 
 @pytest.mark.parametrize("kind", ["shape", "precision", "nan", "inf"])
-def test_a_w_that_is_no_parameters_is_refused(federation: Federation, agent: SiteAgent, kind: str) -> None:
+def test_a_w_that_is_not_an_array_of_parameters_is_refused(federation: Federation, agent: SiteAgent, kind: str) -> None:
     w = federation.agreement.zero.copy()
     if kind == "shape":
         w = w[:2]
@@ -221,7 +221,7 @@ def test_a_study_that_ended_before_it_began_costs_nothing(federation: Federation
     assert federation.account("north").state().used.gdp == 0.0
 
 
-def test_a_study_is_begun_under_the_terms_it_goes_on_with(federation: Federation, agent: SiteAgent) -> None:
+def test_a_study_is_started_under_the_terms_it_continues_with(federation: Federation, agent: SiteAgent) -> None:
     for folder in ("", "north"):
         path = federation.root / folder / "federation.toml"
         path.write_text(path.read_text().replace("rounds = 4", "rounds = 3"))
@@ -296,7 +296,7 @@ def test_a_site_may_change_its_mind(federation: Federation, agent: SiteAgent) ->
         assert isinstance(ask(agent, question(federation, 2)), Refusal)
 
 
-def test_every_site_has_noise_of_its_own(federation: Federation) -> None:
+def test_every_site_has_its_own_noise(federation: Federation) -> None:
     """Records, seed and question are the same at every site."""
     answers = []
     for site in SITES:
@@ -307,7 +307,7 @@ def test_every_site_has_noise_of_its_own(federation: Federation) -> None:
     assert len(set(answers)) == len(answers)
 
 
-def test_nothing_of_a_round_is_said_before_it_is_written_down(
+def test_nothing_of_a_round_is_sent_before_it_is_written_down(
     federation: Federation, agent: SiteAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The order is: the start in the budget ledger, the journal, the study's ledger, the bytes."""

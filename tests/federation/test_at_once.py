@@ -188,7 +188,7 @@ def _fail(*given: Any) -> Any:
     raise ValueError("no")
 
 
-def test_no_round_beyond_what_was_set_aside(
+def test_no_round_beyond_what_was_reserved(
     federation: Federation, agent: SiteAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the ledger is charged with more than the journal knows, no more noise is drawn."""
@@ -200,9 +200,7 @@ def test_no_round_beyond_what_was_set_aside(
     assert drawn == []
 
 
-def test_another_plan_than_the_one_set_aside_is_not_worked_under(
-    federation: Federation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_other_than_the_reserved_one_is_refused(federation: Federation, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another version of the planner may compute another plan from the same terms."""
     with federation.agent("north") as agent:
         invite(agent, federation)
@@ -273,7 +271,7 @@ def test_invitations_do_not_set_a_budget_aside_study_by_study(tmp_path: Path) ->
             found = invite(agent, federation, f"{n:032x}")
             assert isinstance(found, Refusal) and "01234567" in found.reason
             assert "at most 1 at a time" in found.reason
-        assert isinstance(invite(agent, federation), Ready)  # the study itself goes on
+        assert isinstance(invite(agent, federation), Ready)  # the study itself continues
         answered(agent, question(federation, 1))
     assert len(federation.account("north").state().studies) == 1
     federation.change("north", {"accept": {"open_studies_max": 3}})

@@ -168,7 +168,7 @@ def test_an_answer_that_is_lost_was_given_and_is_rolled_back(
 
 @pytest.mark.parametrize("where", ["save_state", "journal_w", "record_round", "finish_study_folder"])
 @pytest.mark.parametrize("after", [False, True])
-def test_a_coordinator_that_dies_goes_on_where_it_was(
+def test_a_coordinator_that_dies_continues_where_it_was(
     federation: Federation, agents: dict[str, SiteAgent], monkeypatch: pytest.MonkeyPatch, where: str, after: bool
 ) -> None:
     owner: Any = (
@@ -243,7 +243,7 @@ def story(federation: Federation, rng: random.Random) -> None:
 
     left: dict[str, list[bytes]] = {}
     for _ in range(200):
-        with ExitStack() as stack:  # every process anew
+        with ExitStack() as stack:  # every process again
             agents = {site: stack.enter_context(federation.agent(site)) for site in SITES}
             study = federation.coordinator()
             exchange = Local(agents, fault, left=left)
@@ -288,7 +288,7 @@ def test_without_sites_it_waits(federation: Federation) -> None:
     assert study.state.round == 0 and not study.folder.finished
 
 
-def test_a_request_to_stop_is_heard_between_two_rounds(federation: Federation, agents: dict[str, SiteAgent]) -> None:
+def test_a_request_to_stop_is_noticed_between_two_rounds(federation: Federation, agents: dict[str, SiteAgent]) -> None:
     study = federation.coordinator()
     exchange = Local(agents, keep_open)
     assert study.run(exchange, stopping(study, 2)) == STOPPED and study.state.round == 2
@@ -344,7 +344,7 @@ def test_the_round_with_the_counts_waits_for_every_site(tmp_path: Path) -> None:
     assert participation(made.folder)[:2] == [["north", "south"], list(SITES)]
 
 
-def test_a_study_is_taken_up_under_its_own_terms_only(federation: Federation) -> None:
+def test_a_study_continues_under_its_own_terms_only(federation: Federation) -> None:
     first = federation.coordinator()
     assert federation.coordinator().experiment == first.experiment
     write_terms(federation.root, {"running": {"quorum": 3}})

@@ -224,7 +224,7 @@ def losing_measures(exchange: Local, times: int, sites: tuple[str, ...] = ("s2",
         (1, 1, [False]),
     ],
 )
-def test_a_lost_slot_is_paid_from_the_reserve_and_training_goes_on(
+def test_a_lost_slot_is_paid_from_the_reserve_and_training_continues(
     tmp_path: Path, evaluations: int, times: int, expected: list[bool]
 ) -> None:
     federation = summed(tmp_path, evaluations=evaluations, rounds=6)
@@ -256,7 +256,7 @@ def test_measures_that_no_honest_sites_have_are_not_shown(tmp_path: Path) -> Non
     assert [measured for *_, measured in evaluated(study)] == [False, False] and study.state.round == 4
 
 
-def test_too_few_answers_are_asked_for_again_and_then_training_goes_on(tmp_path: Path) -> None:
+def test_too_few_answers_are_asked_for_again_and_then_training_continues(tmp_path: Path) -> None:
     federation = own_noise(tmp_path)
     with federation.agents() as agents:
         exchange, study = Local(agents), federation.coordinator()

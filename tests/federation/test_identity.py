@@ -47,7 +47,7 @@ def refused(text: object) -> str:
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
-def test_an_identity_is_for_its_owner_alone_and_comes_back_whole(tmp_path: Path, umask: int) -> None:
+def test_an_identity_is_private_and_is_read_back_unchanged(tmp_path: Path, umask: int) -> None:
     path = tmp_path / "identity"
     before = os.umask(umask)
     try:

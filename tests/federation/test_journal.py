@@ -162,7 +162,7 @@ def test_only_the_base_and_the_new_state_are_kept(journal: Journal) -> None:
     assert {t for t, upload in uploads.items() if upload is not None} == {4, 8}
 
 
-def test_what_is_struck_out_is_not_on_the_disk(tmp_path: Path) -> None:
+def test_what_is_deleted_is_not_on_the_disk(tmp_path: Path) -> None:
     secret = np.full((3, 1, 2), 123.456789)
     with Journal.open(tmp_path) as journal:
         journal.begin(NAME, "tiny", "", "", "")
@@ -174,7 +174,7 @@ def test_what_is_struck_out_is_not_on_the_disk(tmp_path: Path) -> None:
     assert state(3).z.tobytes() in found
 
 
-def test_what_is_struck_out_is_not_on_the_disk_while_the_agent_is_at_work(tmp_path: Path, journal: Journal) -> None:
+def test_what_is_deleted_is_not_on_the_disk_while_the_agent_is_at_work(tmp_path: Path, journal: Journal) -> None:
     secret = np.full((3, 1, 2), 123.456789)
     put(journal, RoundRecord(1, 0, "w", [], b"the first upload"), Agent(secret, secret))
     write(journal, 2, 1)

@@ -45,11 +45,13 @@ class Reader:
     agents: dict[str, warm.Process] = field(default_factory=dict)  # by their site.toml
 
     def type(self, line: str) -> None:
-        """One line of the page; Taciturn's commands, cp and cd are all it needs."""
+        """One line of the page; Taciturn's commands, mkdir, cp and cd are all it needs."""
         words = [found for word in shlex.split(line, comments=True) for found in self._expand(word)]
         match words:
             case ["cd", place]:
                 self.folder /= place
+            case ["mkdir", place]:
+                (self.folder / place).mkdir()
             case ["cp", "-r", source, target]:
                 shutil.copytree(self.folder / source, self.folder / target)
             case ["taciturn", *rest] if rest[:3] == START:

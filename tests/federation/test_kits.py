@@ -104,14 +104,14 @@ HARM: list[tuple[Callable[[Path], None], str]] = [
 
 
 @pytest.mark.parametrize(("harm", "said"), HARM, ids=lambda value: getattr(value, "__name__", ""))
-def test_a_kit_is_four_files_of_its_owner_and_no_more(kits: Path, harm: Callable[[Path], None], said: str) -> None:
+def test_a_kit_has_exactly_its_owners_four_files(kits: Path, harm: Callable[[Path], None], said: str) -> None:
     assert read_kit(kits / "north", "north").owner == "north"
     harm(kits / "north")
     with pytest.raises(TaciturnError, match=said):
         read_kit(kits / "north", "north")
 
 
-def test_kits_are_for_their_owners_alone(kits: Path) -> None:
+def test_kits_can_be_read_only_by_their_owners(kits: Path) -> None:
     for path in [kits, *kits.rglob("*")]:
         assert path.stat().st_mode & 0o077 == 0, path
 

@@ -105,7 +105,7 @@ def test_audit_lines_are_json_in_syslog(syslog: Syslog) -> None:
     assert stop["dropped"] == 3 and time.strptime(stop["time"], "%Y-%m-%dT%H:%M:%S%z")
 
 
-def test_a_syslog_that_is_stuck_or_gone_stops_nothing(
+def test_a_syslog_that_is_stuck_or_missing_stops_nothing(
     syslog: Syslog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(logs, "SECONDS", 0.05)

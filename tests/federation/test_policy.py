@@ -60,7 +60,7 @@ def test_every_misspelt_key_is_named(tmp_path: Path, section: str) -> None:
     for key in LAYOUT[section]:
         wrong = {f"{key}x": 1}
         said = sentence(write(tmp_path, {section: wrong} if section else wrong))
-        assert f"no key {f'in [{section}] ' if section else ''}'{key}x' (did you mean '{key}'?)" in said
+        assert f"no key '{key}x'{f' in [{section}]' if section else ''} (did you mean '{key}'?)" in said
 
 
 @pytest.mark.parametrize("section", ["data", "budget", "accept"])
@@ -103,7 +103,7 @@ def test_every_missing_or_misspelt_section_is_named(tmp_path: Path, section: str
         ({"accept": 3}, "no key 'accept'"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+def test_an_error_is_one_sentence(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     found = sentence(write(tmp_path, changes))
     assert said in found and "site.toml" in found
 

@@ -248,7 +248,7 @@ def stop_after(study: UploadCoordinator, rounds: int) -> Any:
     return fault
 
 
-def test_a_study_goes_on_without_a_site(federation: Federation, agents: dict[str, SiteAgent]) -> None:
+def test_a_study_continues_without_a_site(federation: Federation, agents: dict[str, SiteAgent]) -> None:
     study = federation.coordinator()
     study.run(Local(agents, stop_after(study, 2)))
     before = study.state
@@ -279,7 +279,7 @@ def test_a_site_that_was_left_out_stays_out(federation: Federation, agents: dict
     assert again.run(Local(agents, keep_open)) == FINISHED
 
 
-def test_who_can_be_left_out(federation: Federation) -> None:
+def test_which_sites_can_be_left_out(federation: Federation) -> None:
     with pytest.raises(InputError, match="no site 'wset' \\(did you mean 'west'\\?\\): there are north, south, west"):
         without(federation, "wset")
     with pytest.raises(InputError, match="there are 1 sites, but quorum is 2"):
@@ -331,7 +331,7 @@ def test_a_poisoned_checkpoint_names_the_way_on(
     }
 
 
-def test_a_checkpoint_that_is_poisoned_through_and_through_cannot_go_on(
+def test_a_checkpoint_that_is_completely_poisoned_cannot_continue(
     federation: Federation, agents: dict[str, SiteAgent]
 ) -> None:
     study = federation.coordinator()

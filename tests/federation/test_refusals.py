@@ -75,12 +75,12 @@ def reason(federation: Federation) -> str:
         ({"protocol": 2}, "this site's file has protocol 2"),
     ],
 )
-def test_a_study_beyond_the_sites_own_file(federation: Federation, changes: dict[str, Any], said: str) -> None:
+def test_a_study_beyond_what_the_site_accepts(federation: Federation, changes: dict[str, Any], said: str) -> None:
     federation.change("north", changes)
     assert said in reason(federation)
 
 
-def test_all_reasons_are_told_at_once(federation: Federation) -> None:
+def test_all_reasons_are_reported_together(federation: Federation) -> None:
     federation.change("north", {"accept": {"rounds_max": 3, "delta_max": 1e-9, "study_epsilon_max": 0.5}})
     assert reason(federation).count("; ") == 2
 
@@ -164,25 +164,25 @@ def own_affair(federation: Federation) -> None:
     "table",
     [f"age,weight,{SECRET}\n1,2,no\n", ""],
 )
-def test_what_is_wrong_with_a_sites_table_as_a_whole_stays_there(federation: Federation, table: str) -> None:
+def test_an_unusable_table_is_reported_at_the_site_only(federation: Federation, table: str) -> None:
     (federation.root / "north" / "table.csv").write_text(table)
     own_affair(federation)
 
 
 @pytest.mark.parametrize("gone", ["table.csv", "federation.toml", "patients.ledger", "schema.toml"])
-def test_a_file_that_is_gone_is_the_sites_own_affair(federation: Federation, gone: str) -> None:
+def test_a_missing_file_is_reported_at_the_site_only(federation: Federation, gone: str) -> None:
     (federation.root / "north" / gone).unlink()
     own_affair(federation)
 
 
-def test_a_broken_site_file_is_the_sites_own_affair(federation: Federation) -> None:
+def test_a_broken_site_file_is_reported_at_the_site_only(federation: Federation) -> None:
     with federation.agent("north") as agent:
         federation.file("north").write_text("site = ")
         found = ask(agent, Invitation(EXPERIMENT, federation.terms.digest))
         assert found == Refusal("", "", INTERNAL_ERROR)
 
 
-def test_an_error_in_the_middle_of_a_round_is_the_sites_own_affair(
+def test_an_error_in_the_middle_of_a_round_is_reported_at_the_site_only(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with federation.agent("north") as agent:

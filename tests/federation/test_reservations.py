@@ -79,7 +79,7 @@ def test_a_site_signs_its_ledger_when_it_closes_and_settles_once(federation: Fed
             settle_study(federation.site("north"), agent.journal, experiment, folder)
 
 
-def test_more_than_was_set_aside_is_charged_and_ends_the_study(federation: Federation) -> None:
+def test_more_than_was_reserved_is_charged_and_ends_the_study(federation: Federation) -> None:
     """Nothing more leaves, and the budget ledger counts all of it."""
     with federation.agent("north", None) as agent:
         invite(agent, federation)

@@ -356,7 +356,7 @@ def test_a_certificate_that_is_not_a_sites_present_one_gets_nothing(study: Table
 
 
 @pytest.mark.parametrize("kind", ["plain", "http", "tls", "garbage in tls"])
-def test_who_has_no_certificate_gets_nothing(study: Tables, kind: str) -> None:
+def test_a_client_without_a_certificate_gets_nothing(study: Tables, kind: str) -> None:
     host, _, port = study.address.rpartition(":")
     with socket.create_connection((host, int(port)), 5.0) as plain:
         plain.settimeout(15.0)
@@ -443,7 +443,7 @@ def test_a_site_listens_nowhere_and_its_vault_has_no_network(study: Tables) -> N
 
 
 def test_what_holds_secrets_leaves_no_core_and_cannot_be_traced(study: Tables) -> None:
-    """Such a process belongs to root in /proc, whoever started it, and its user cannot open its memory."""
+    """Such a process belongs to root in /proc, no matter who started it, and its user cannot open its memory."""
     assert study.coordinator is not None
     for pid in (study.agents["north"].pid, study.coordinator.pid):
         (limit,) = [line for line in Path(f"/proc/{pid}/limits").read_text().splitlines() if "core file size" in line]
@@ -463,7 +463,7 @@ def test_the_engine_gets_nothing_of_the_environment(study: Tables) -> None:
         assert own != theirs or os.getuid()
 
 
-def test_what_a_site_keeps_is_for_its_user_alone(study: Tables) -> None:
+def test_what_a_site_keeps_can_be_read_only_by_its_user(study: Tables) -> None:
     site = read_site(study.site("north"))
     for path in (site.state, site.state / "engine.log", site.identity, site.kit, *site.kit.iterdir(), study.identity):
         assert path.stat().st_mode & 0o077 == 0, path
@@ -486,8 +486,8 @@ def test_a_second_agent_of_a_site_does_not_start(study: Tables, tmp_path: Path) 
     goes_on(study)
 
 
-def test_a_kit_that_is_renewed_under_way_counts_at_once_and_the_old_one_no_more(study: Tables) -> None:
-    """Without a word to the coordinator: the hub is started again, and the study goes on."""
+def test_a_kit_that_is_renewed_during_a_study_replaces_the_old_one_at_once(study: Tables) -> None:
+    """Without telling the coordinator: the hub is started again, and the study continues."""
     old = study.root / "old-mars"
     shutil.copytree(study.kits / "mars", old)
     provision(read_terms(study.terms), study.kits, ["mars"])

@@ -224,7 +224,7 @@ def _ancestors(pid: int) -> list[str]:
 
 
 @pytest.mark.linux
-def test_the_command_serves_to_those_who_may_ask(busy: Federation) -> None:
+def test_the_command_answers_only_those_with_access(busy: Federation) -> None:
     state = busy.site("north").state
     with Served(busy.file("north"), "--listen", "127.0.0.1:0", env=environment(TACITURN_PAGE_TOKEN="sesame")) as served:
         assert served.page.endswith("/?token=sesame")

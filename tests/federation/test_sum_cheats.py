@@ -385,7 +385,7 @@ def two_directories(made: Crew) -> Opened:
     first, second = (make_directory(study, {site: read[site] for site in sites}) for sites in (everybody, roster))
     dealt: dict[Directory, dict[int, bytes]] = {first: {}, second: {}}
     orders = [((1, 2, 3), (first,)), ((4, 5, 6), (second, first)), ((7, 8, 9, 10, 11), (first, second))]
-    for sites, order in orders:  # the last one is what a site goes on with
+    for sites, order in orders:  # the last one is what a site continues with
         for directory in order:
             dealt[directory] |= {site: ask[site](wire.DEAL, directory.to_bytes()) for site in sites}
     kept: dict[Directory, KeptEpoch] = {}

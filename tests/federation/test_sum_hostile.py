@@ -213,7 +213,7 @@ def hostile(valid: bytes, rng: random.Random) -> list[bytes]:
 
 
 def test_hostile_bytes_in_every_step_are_refused_in_one_sentence(tmp_path: Path) -> None:
-    """Refused: nothing is revealed, signed, dealt or charged, memory stays bounded, and the site goes on."""
+    """Refused: nothing is revealed, signed, dealt or charged, memory stays bounded, and the site continues."""
     rng = random.Random(0)
     with crew(tmp_path) as made:
         messages, victim = honest_messages(made), made.members[5]
@@ -334,7 +334,7 @@ FORGERIES: dict[str, tuple[str, Callable[[str, bytes], bytes]]] = {
 
 
 @pytest.mark.parametrize("name", FORGERIES)
-def test_one_site_that_sends_invalid_messages_is_left_out_and_the_others_go_on(tmp_path: Path, name: str) -> None:
+def test_one_site_that_sends_invalid_messages_is_left_out_and_the_others_continue(tmp_path: Path, name: str) -> None:
     """Seven sites, so that six can open a sum without the seventh."""
     step, forge = FORGERIES[name]
     names = (*SUM_SITES, "s6", "s7")
@@ -354,7 +354,7 @@ def test_one_site_that_sends_invalid_messages_is_left_out_and_the_others_go_on(t
     assert study.attempts == 3 and study.epoch.number <= 3
 
 
-def test_a_site_with_keys_of_small_order_is_left_out_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_site_with_keys_of_small_order_is_left_out_and_the_others_continue(tmp_path: Path) -> None:
     """The server would otherwise show the keys to honest sites, which refuse them."""
     federation = make_sums(tmp_path, {"study": {"rounds": 2}}, rows=4)
 

@@ -119,7 +119,7 @@ def test_an_older_journal_is_refused(tmp_path: Path, when: str) -> None:
             made.invite()
 
 
-def test_a_site_that_lost_its_journal_or_its_count_does_not_go_on(tmp_path: Path) -> None:
+def test_a_site_that_lost_its_journal_or_its_count_does_not_continue(tmp_path: Path) -> None:
     with crew(tmp_path) as made:
         made.members[1].upload(made.question(0), NOTHING, b"")
         made.members[2].session.sums.steps_file.unlink()
@@ -238,7 +238,7 @@ class Watching(Local):
         self.looked += bool(there)
 
 
-def test_what_is_struck_out_is_in_no_file_while_the_agent_is_at_work(
+def test_what_is_deleted_is_in_no_file_while_the_agent_is_at_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Epochs of at most three slots; a slot is lost, an upload never arrives, and at the end everything is gone."""

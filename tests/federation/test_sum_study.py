@@ -96,7 +96,7 @@ def test_every_method_that_can_be_summed(tmp_path: Path, settings: dict[str, Any
     assert answered_by(study)[:3] == [["s2"], ["s3"], []]
 
 
-def test_a_site_that_is_gone_before_its_upload_is_back_in_the_next_round(tmp_path: Path) -> None:
+def test_a_site_that_is_lost_before_its_upload_is_back_in_the_next_round(tmp_path: Path) -> None:
     federation = make_sums(tmp_path)
     study, exchange = played(federation, {("s2", wire.UPLOAD, 2): "question"})
     assert answered_by(study) == [[], ["s2"], [], []]
@@ -112,7 +112,7 @@ def test_an_upload_that_never_arrives_is_charged_and_is_not_in_the_sum(tmp_path:
 
 
 @pytest.mark.parametrize("lost", ["question", "answer"])
-def test_a_site_that_is_gone_between_upload_and_shares_is_in_the_sum(tmp_path: Path, lost: str) -> None:
+def test_a_site_that_is_lost_between_upload_and_shares_is_in_the_sum(tmp_path: Path, lost: str) -> None:
     study, exchange = played(make_sums(tmp_path), {("s1", wire.REVEAL, 2): lost})
     assert answered_by(study) == [[]] * 4 and slots_asked(exchange) == ["0/0", "0/1", "0/2", "0/3"]
 
@@ -363,7 +363,7 @@ def test_a_site_that_plans_other_noise_from_the_same_terms_is_in_no_sum(
     assert line["site"] == "s5" and why in line["reason"]
 
 
-def test_noise_is_described_alike_on_machines_whose_logarithms_differ_in_the_last_bit(tmp_path: Path) -> None:
+def test_noise_has_the_same_description_on_machines_whose_logarithms_differ_in_the_last_bit(tmp_path: Path) -> None:
     agreement = make_sums(tmp_path, only=("s1",)).agreement
     said = describe_noise(agreement)
 

@@ -175,7 +175,7 @@ def test_the_page_of_the_coordinator_shows_slots(ended: Ended) -> None:
     assert "taciturn_coordinator_slots_lost_total 1\n" in report.metrics
 
 
-def test_the_operator_is_told_what_was_lost(ended: Ended) -> None:
+def test_the_operator_sees_what_was_lost(ended: Ended) -> None:
     from rich.console import Console
 
     from taciturn.cli.progress_display import FederationDisplay

@@ -103,7 +103,7 @@ def test_methods_with_local_state_have_no_secure_sum(tmp_path: Path, name: str) 
         ({"server": None}, "has no section [server]"),
         ({"server": {"host": None}}, "needs [server] host"),
         ({"server": {"host": 3}}, "[server] host is 3"),
-        ({"server": {"prot": 3}}, "no key in [server] 'prot' (did you mean 'port'?)"),
+        ({"server": {"prot": 3}}, "no key 'prot' in [server] (did you mean 'port'?)"),
         ({"server": {"port": 0}}, "[server] port is 0"),
         ({"server": {"port": 65536}}, "[server] port is 65536"),
         ({"sites": None}, "needs a section [sites] with a line 'name = records_max' for each"),
@@ -119,14 +119,14 @@ def test_methods_with_local_state_have_no_secure_sum(tmp_path: Path, name: str) 
         ({"running": {"quorum": 4}}, "[running] quorum is 4"),
         ({"running": {"answer_seconds": 0}}, "[running] answer_seconds is 0"),
         ({"running": {"answer_seconds": float("inf")}}, "answer_seconds is inf"),
-        ({"running": {"patience": 3}}, "no key in [running] 'patience'"),
+        ({"running": {"patience": 3}}, "no key 'patience' in [running]"),
         ({"running": {"test": 3}}, "[running] test is 3"),
         ({"study": None}, "has no section [study]"),
-        ({"study": {"epsilon": 1.0}}, "no key in [study] 'epsilon' (did you mean 'total_epsilon'?)"),
-        ({"study": {"mode": "paper"}}, "no key in [study] 'mode'"),
-        ({"study": {"noise": "seeded"}}, "no key in [study] 'noise'"),
+        ({"study": {"epsilon": 1.0}}, "no key 'epsilon' in [study] (did you mean 'total_epsilon'?)"),
+        ({"study": {"mode": "paper"}}, "no key 'mode' in [study]"),
+        ({"study": {"noise": "seeded"}}, "no key 'noise' in [study]"),
         ({"study": {"trust": "server"}}, "[study] trust is 'server'; a coordinator is not trusted"),
-        ({"study": {"records_max": 5}}, "no key in [study] 'records_max'"),
+        ({"study": {"records_max": 5}}, "no key 'records_max' in [study]"),
         ({"study": {"total_records": None}}, "[study] needs total_records"),
         ({"study": {"total_records": 0}}, "[study] total_records is 0"),
         ({"study": {"total_records": 2.5}}, "[study] total_records is 2.5"),
@@ -155,13 +155,13 @@ def test_methods_with_local_state_have_no_secure_sum(tmp_path: Path, name: str) 
         ({"study": {"adjacency": "edit"}}, "no adjacency 'edit'"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_in_one_sentence(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+def test_an_error_is_one_sentence(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     assert said in sentence(write_terms(tmp_path, changes))
 
 
 @pytest.mark.parametrize("key", [*STUDY_KEYS, "schema", "schema_sha256", "data", "total_records"])
 def test_every_misspelt_key_of_a_study_is_named(tmp_path: Path, key: str) -> None:
-    assert f"no key in [study] '{key}x' (did you mean" in sentence(write_terms(tmp_path, {"study": {f"{key}x": 1}}))
+    assert f"no key '{key}x' in [study] (did you mean" in sentence(write_terms(tmp_path, {"study": {f"{key}x": 1}}))
 
 
 @pytest.mark.parametrize("name", ["server", "coordinator", "authority"])

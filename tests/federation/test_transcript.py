@@ -45,7 +45,7 @@ def told(federation: Federation) -> Transcript:
     return read_transcript(federation.site("north"))
 
 
-def test_all_that_leaves_is_told(tmp_path: Path) -> None:
+def test_everything_that_leaves_is_reported(tmp_path: Path) -> None:
     federation = make_federation(tmp_path)
     with federation.agents() as agents:
 
@@ -68,7 +68,7 @@ def test_all_that_leaves_is_told(tmp_path: Path) -> None:
                 assert line.departure.round == (message.round if isinstance(message, Answer) else None)
 
 
-def test_answers_given_again_and_refusals_are_told_too(federation: Federation) -> None:
+def test_repeated_answers_and_refusals_are_reported_too(federation: Federation) -> None:
     found = told(federation)
     kinds = ["ready", "answer", "answer", "answer again", "answer", "refusal", "refusal"]
     assert [line.departure.kind for line in found.lines] == kinds

@@ -125,7 +125,7 @@ def asked(exchange: Local) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_a_study_goes_on_without_what_is_rejected(
+def test_a_study_continues_without_what_is_rejected(
     federation: Federation, agents: dict[str, SiteAgent], kind: str
 ) -> None:
     """The model equals that of a study without the site bit for bit, and both duals agree."""
@@ -159,7 +159,7 @@ def test_a_good_answer_makes_up_for_bad_ones(tmp_path: Path) -> None:
     assert asked(exchange) == [SITES] * 9
 
 
-def test_a_site_is_forgiven_when_the_sites_are_gathered_anew(
+def test_a_site_is_forgiven_when_the_sites_are_gathered_again(
     federation: Federation, agents: dict[str, SiteAgent]
 ) -> None:
     exchange = Local(agents, keep_open, forging(lambda answer: b"", lambda t: t == 1))
@@ -185,7 +185,7 @@ def test_nonsense_from_too_many_makes_the_study_wait(federation: Federation, age
 
 
 @pytest.mark.parametrize("kind", ["garbage", "refusal", "missing", "another", "not ready"])
-def test_only_who_is_ready_is_asked(federation: Federation, agents: dict[str, SiteAgent], kind: str) -> None:
+def test_only_sites_that_are_ready_are_asked(federation: Federation, agents: dict[str, SiteAgent], kind: str) -> None:
     def forge(site: str, message: Question, data: bytes) -> bytes:
         if site != "south" or not isinstance(message, Invitation):
             return data

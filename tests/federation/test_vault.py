@@ -131,7 +131,7 @@ def test_nobody_else_is_answered(parties: Parties) -> None:
     assert isinstance(parties.ask(message), Answer)  # the study was not disturbed
 
 
-def test_dropped_messages_are_told_now_and_then(parties: Parties) -> None:
+def test_dropped_messages_are_reported_from_time_to_time(parties: Parties) -> None:
     for _ in range(100):
         assert parties.vaults["north"].answer(os.urandom(200)) is None
     assert len(parties.said) == 7  # the 1st, 2nd, 4th, ... 64th

@@ -185,7 +185,7 @@ def test_samples_keep_their_weights() -> None:
 
 @pytest.mark.torch
 @pytest.mark.parametrize("precision", ["float32", "float64"])
-def test_weighted_records_are_summed_alike_with_torch(precision: str) -> None:
+def test_weighted_records_are_summed_the_same_way_with_torch(precision: str) -> None:
     pytest.importorskip("torch")
     rng = np.random.default_rng(0)
     shard, of = records(rng, 40, "softmax", precision), LOSSES["softmax"]()

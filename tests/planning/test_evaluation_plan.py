@@ -45,7 +45,7 @@ def test_evaluations_are_spread_evenly_and_the_last_is_at_the_end(rounds: int, d
     assert len(found) == count and found[-1] == rounds and max(gaps) - min(gaps) <= 1 and min(gaps) >= 1
 
 
-def test_the_noise_of_one_count_and_what_the_other_measures_cost_beside_it() -> None:
+def test_the_noise_of_one_count_and_what_the_other_measures_cost() -> None:
     """At epsilon 1 and delta 1e-6 a plain count has noise of 4.2 records: 0.042 points of 10,000."""
     count = calibrate(lambda scale: {Discrete(scale, 1.0, 2**20 * scale, 1): 1}, 1.0, 1e-6)
     assert 100.0 * count / 10_000 == pytest.approx(0.042, abs=0.0005)

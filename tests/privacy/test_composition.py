@@ -82,7 +82,7 @@ def test_two_studies_compose_as_gaussian_ones() -> None:
     assert not PrivacyFilter.begin(1.0, DELTA, study).allows(used)
 
 
-def test_what_is_said_to_fit_still_fits() -> None:
+def test_a_study_that_is_said_to_fit_does_fit() -> None:
     rule, used = begun(3.0, hardened(1.0))
     left = rule.next_epsilon(used)
     assert rule.allows(total_cost([used, hardened(left * (1.0 - 1e-5))]))
@@ -99,7 +99,7 @@ def test_the_first_study_fixes_the_sum() -> None:
     assert by_gdp.epsilon(used) == pytest.approx(gdp_epsilon(laplace.gdp + gaussian.gdp, gaussian.slack, DELTA))
 
 
-def test_slack_has_a_limit_of_its_own_that_the_first_study_fixes() -> None:
+def test_slack_has_a_separate_limit_that_the_first_study_fixes() -> None:
     study = hardened(0.5)
     rule, used = begun(2.0, study)
     assert rule.slack_limit == study.slack + Slack(

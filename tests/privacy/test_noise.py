@@ -102,7 +102,7 @@ def test_large_seeds_give_different_noise() -> None:
     assert not np.array_equal(draws[0], draws[1])
 
 
-def test_l2_laplace_has_gamma_lengths_and_no_direction_of_its_own() -> None:
+def test_l2_laplace_has_gamma_lengths_and_no_preferred_direction() -> None:
     """||xi|| ~ Gamma(J K, scale), and the square of a coordinate of its direction ~ Beta(1/2, (J K - 1)/2)."""
     like, scale = np.zeros((2, 2, 3)), np.array([0.5, 4.0])
     draws = np.array([SeededNoise((1, 2), 0, t).l2_laplace(3, scale, like) for t in range(1500)])

@@ -92,7 +92,7 @@ def test_exact_divergences_stay_below_the_bound_and_come_near_it(replace: bool, 
 @pytest.mark.parametrize("replace", [False, True])
 @pytest.mark.parametrize("mu", [0.0, 0.3])
 def test_one_release_keeps_its_delta(replace: bool, mu: float) -> None:
-    """The exact delta at the epsilon that is promised, alone and with a Gaussian release beside it."""
+    """The exact delta at the epsilon that is promised, alone and together with a Gaussian release."""
     rng, most = np.random.default_rng(1), 0.0
     for _ in range(60):
         first, second, event = scene(rng, replace)
@@ -165,7 +165,7 @@ def test_pure_events_by_hand() -> None:
 
 
 def test_the_solvers_tolerance_costs_little() -> None:
-    """A second release beside each minimiser, of a Delta that noise twenty times as large hides."""
+    """A second release with each minimiser, of a Delta that noise twenty times as large hides."""
     event = Objective(10.0, 1.0, 0.01, 10, "objective-gaussian")
     care = Noise("gaussian", 20.0 * 10.0 * 1e-6, math.inf, 1e-6)
     for k in (1, 50):

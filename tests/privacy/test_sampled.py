@@ -32,7 +32,7 @@ def theirs(rate: float, multiplier: float) -> dp_accounting.DpEvent:
 
 @pytest.mark.parametrize(("rate", "multiplier", "k"), STEPS)
 def test_renyi_is_dp_accountings(rate: float, multiplier: float, k: int) -> None:
-    """For samples alone, and with Gaussian releases beside them."""
+    """For samples alone, and together with Gaussian releases."""
     sampled, seen = Sampled(0.7 * multiplier, 0.7, rate), Noise("gaussian", 100.0, math.inf, 1.0)
     own = RdpAccountant(WHOLE_ORDERS).compose(theirs(rate, multiplier), k)
     assert rdp({sampled: k}, DELTA) == pytest.approx(own.get_epsilon(DELTA), rel=1e-6)

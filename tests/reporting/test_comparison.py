@@ -1,4 +1,4 @@
-"""Algorithms and runs beside each other, from summaries of known values."""
+"""Algorithms and runs next to each other, from summaries of known values."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_private_errors_say_whose_they_are(tmp_path: Path) -> None:
     own, public = (made(tmp_path / f"{own}", {("objp", 1.0): (0.1, 0.2)}, own=own) for own in (True, False))
     assert [row.own for row in ranking([own, public])] == [True, False]
     words = ranking_figure(ranking([own, public]), regression=False).get_supxlabel()
-    assert "for the owner of the records alone" in words
+    assert "for the owner of the records only" in words
     gone = ranking([made(tmp_path / "gone", {("objp", 1.0): (None, None)}, own=True)])
     assert not gone[0].own and cells(gone[0], regression=False)[2] == "not public"
     with pytest.raises(InputError, match="nothing to draw"):

@@ -91,7 +91,7 @@ def test_where_names_are_many_or_long_numbers_stand_for_them(count: int, name: s
     assert figure.bbox.x0 <= legend.x0 and legend.x1 <= figure.bbox.x1
 
 
-def test_where_the_panel_is_too_low_the_legend_says_it_all() -> None:
+def test_a_panel_that_is_too_low_has_everything_in_its_legend() -> None:
     figure, axes = drawn([float(i) for i in range(28)], [f"run {i}" for i in range(28)])
     assert not axes.texts
     assert len(figure.legends[0].get_texts()) == 28

@@ -68,7 +68,7 @@ def test_a_report_shows_the_curve_and_the_tables_on_both_pages(run: taciturn.Run
 def test_the_statement_says_who_is_charged_for_evaluations(run: taciturn.Run, tmp_path: Path) -> None:
     ledger = run.folder.read_ledger()
     said = " ".join(guarantee(ledger.study, ledger.totals).protected)
-    assert "3 times the model was measured" in said and "larger of what the two sides spent" in said
+    assert "the model was measured on them 3 times" in said and "larger of what the two sides spent" in said
     replaced = taciturn.run(**SETTINGS | {"adjacency": "replace-one", "seeds": 1, "rounds": 3}, out=str(tmp_path / "r"))
     ledger = replaced.folder.read_ledger()
     assert "added up" in " ".join(guarantee(ledger.study, ledger.totals).protected)

@@ -77,7 +77,7 @@ def test_the_picture_has_four_panels_and_a_line_for_each_setting(run: taciturn.R
 
 
 def test_private_curves_say_whose_they_are(run: taciturn.Run, tmp_path: Path) -> None:
-    words = "computed without noise, for the owner of the records alone"
+    words = "computed without noise, for the owner of the records only"
     asked = {**CLINICS, "mode": "certified", "algorithm": "objp", "total_records": 600, "agents": 3, "rounds": 3}
     own = taciturn.run(**(asked | {"out": str(tmp_path / "own")}))
     assert figure([own.folder]).get_suptitle() == f"Test error and Training objective F(w): {words}"
@@ -89,13 +89,13 @@ def test_private_curves_say_whose_they_are(run: taciturn.Run, tmp_path: Path) ->
     assert helpers.taciturn("plot", own.path).stderr == ""  # in local-only, where it belongs
 
 
-def test_what_is_said_of_a_picture_is_not_printed_over_its_legend(tmp_path: Path) -> None:
+def test_a_note_in_a_picture_is_not_printed_over_its_legend(tmp_path: Path) -> None:
     """Ten lines have a legend below the panels."""
     asked = {**CLINICS, "mode": "certified", "total_records": 600, "agents": 3, "rounds": 2, "noise": "seeded"}
     many = {"algorithm": "objp,objpm", "total_epsilon": "1,2,3,4,5", "out": str(tmp_path / "many")}
     drawn = figure([taciturn.run(**(asked | many)).folder])
     drawn.canvas.draw()
-    said = next(text for text in drawn.texts if text.get_text().endswith("for the owner of the records alone"))
+    said = next(text for text in drawn.texts if text.get_text().endswith("for the owner of the records only"))
     boxes = [said.get_window_extent(), drawn.legends[0].get_window_extent()]
     boxes += [box for axes in drawn.axes if (box := axes.get_tightbbox())]
     assert not any(a.overlaps(b) for i, a in enumerate(boxes[:2]) for b in boxes[i + 1 :])
@@ -117,7 +117,7 @@ class Page(HTMLParser):
         self.text.append(data)
 
 
-def test_the_report_stands_alone_and_says_what_matters(run: taciturn.Run) -> None:
+def test_the_report_is_self_contained_and_says_what_matters(run: taciturn.Run) -> None:
     html = run.folder.report.read_text()
     page = Page()
     page.feed(html)

@@ -78,7 +78,7 @@ def test_on_femnist_the_writer_is_not_protected(tmp_path: Path) -> None:
     assert "the sizes of the published data set" in text
 
 
-def test_the_headline_is_made_of_the_ledger_alone(tmp_path: Path) -> None:
+def test_the_headline_follows_from_the_ledger_only(tmp_path: Path) -> None:
     run = taciturn.run(**(CLINICS | {"out": str(tmp_path / "r"), "noise": "hardened"}))
     ledger = run.folder.read_ledger()
     made = guarantee(ledger.study, run.summary.privacy)

@@ -69,7 +69,7 @@ def test_a_benchmark_gives_what_it_promises(name: str, tmp_path: Path) -> None:
     assert (tmp_path / "picture.svg").stat().st_size > 1000
 
 
-def test_a_goal_is_shown_beside_its_figure() -> None:
+def test_a_goal_is_shown_next_to_its_figure() -> None:
     report = replace(run("dense-round"), figures={"a": 0.5, "b": 2.0, "c": "text"}, goals={"a": 0.5, "b": 1.5})
     assert report.figure_rows() == [
         ("a", "0.5", "at most 0.5: met"),
@@ -109,11 +109,11 @@ def test_the_server_keeps_as_much_for_few_agents_as_for_many() -> None:
     assert few == many > 0
 
 
-def test_only_who_names_it_gets_a_long_one() -> None:
+def test_only_one_benchmark_is_long() -> None:
     assert [name for name in bench.BENCHMARKS if bench.BENCHMARKS[name].long] == ["large-data"]
 
 
-def test_a_trial_and_a_missing_library_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_and_a_missing_library_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bench.TRIAL in run("batch").notes
     monkeypatch.setattr("taciturn.research.bench.level", lambda: 0)
     assert bench.UNBUILT in bench.run("batch", QUICK).notes

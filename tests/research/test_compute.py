@@ -66,7 +66,7 @@ def test_the_traces_are_those_of_the_simulation(
     np.testing.assert_array_equal(traces["noise"], np.array([done.noise for done in rounds], np.float32))
 
 
-def test_the_summary_is_made_of_the_traces(straight: ReproductionFolder, plan: ReproductionPlan) -> None:
+def test_the_summary_follows_from_the_traces(straight: ReproductionFolder, plan: ReproductionPlan) -> None:
     summary, traces = straight.read_summary(), straight.read_traces("objp")
     stage = next(stage for stage in plan.stages if stage.name == "objp")
     mine = [r for r, case in enumerate(stage.cases) if case.epsilon == 0.1]

@@ -359,7 +359,7 @@ def test_output_noise_has_the_size_the_mechanism_says(level: str) -> None:
 
 @pytest.mark.parametrize(("name", "updates"), [("objpm", 2), ("outp", 1)])
 def test_runs_do_not_influence_each_other(name: str, updates: int) -> None:
-    """Alone or beside others, in whatever order: to the bit where a matrix product adds up in one order, which may
+    """Alone or among others, in whatever order: to the bit where a matrix product adds up in one order, which may
     depend on its columns."""
     parts, seeds, budgets = some(6, 17), (5, 3, 9, 4), [0.5, INF, 0.05, INF]
     together = figures(last(made(name, parts, budgets, updates), batched(parts, seeds), 2))

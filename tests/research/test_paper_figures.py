@@ -105,7 +105,7 @@ def test_lines_are_the_means_in_percent_and_bands_hold_them() -> None:
         assert {ROUNDS[0], ROUNDS[-1]} <= set(corners[:, 0])
 
 
-def test_best_errors_stand_beside_the_papers() -> None:
+def test_best_errors_are_shown_next_to_the_papers() -> None:
     made = drawn([whole("femnist"), whole()], 2)
     assert titles(made) == ["MNIST", "FEMNIST"]
     for axes, data in zip(made.axes, ("mnist", "femnist"), strict=True):

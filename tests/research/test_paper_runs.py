@@ -53,7 +53,7 @@ def test_figures_ask_only_for_their_own_runs() -> None:
     assert [stage.name for stage in make_plan("mnist", (4,), quick=True).stages] == ["outp", "outp-penalties"]
 
 
-def test_femnist_has_the_paper_s_step_beside_the_drawn_one() -> None:
+def test_femnist_has_the_paper_s_step_next_to_the_drawn_one() -> None:
     objpm = next(stage for stage in make_plan("femnist").stages if stage.name == "objpm")
     assert {case.eta_scale for case in objpm.cases} == {1.0, 100.0}
     assert {case.epsilon for case in objpm.cases if case.eta_scale == 1.0} == {0.05, 1.0, math.inf}

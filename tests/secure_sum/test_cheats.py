@@ -91,7 +91,7 @@ class BothShares(Careless):
 
 
 class Keeping(Careless):
-    """Old slots go on, and their secrets stay."""
+    """Old slots continue, and their secrets stay."""
 
     def struck_out(self, state: SlotState) -> SlotState:
         return state

@@ -46,6 +46,7 @@ from taciturn.settings.settings import FIELDS
         ({"total_records": 0}, "total-records is 0: it must be a whole number of at least 1"),
         ({"records_max": "a=3,b=0"}, "records-max of b is 0"),
         ({"records_max": "a=3,a=4"}, "records-max names an agent twice"),
+        ({"records_max": "a=3,b"}, "records-max has 'b': each must be NAME=NUMBER"),
         ({"epsilon": [1, 1.0]}, "epsilon names 1.0 twice"),
         ({"delta": 0}, "delta is 0: it must be above 0 and below 1"),
         ({"delta": 1}, "delta is 1: it must be above 0 and below 1"),
@@ -68,7 +69,7 @@ from taciturn.settings.settings import FIELDS
         ({"seed": -1}, "seed is -1"),
         ({"mode": "paper", "algorithm": "iadmm,admm", "epsilon": 1}, "epsilon is 1, but iadmm, admm adds no noise"),
         ({"backend": "pytorch"}, r"no backend 'pytorch' \(did you mean 'torch'\?\): there are auto, compiled,"),
-        ({"backend": "numpy", "threads": 2}, "threads is 2, but backend numpy has threads of its own"),
+        ({"backend": "numpy", "threads": 2}, "threads is 2, but backend numpy has its own threads"),
         ({"device": "gpu"}, "device is 'gpu': it must be cpu, cuda or cuda:N"),
         ({"device": "cuda:"}, "device is 'cuda:': it must be cpu, cuda or cuda:N"),
         ({"device": "cuda", "backend": "numpy"}, "device is cuda, but backend numpy supports only cpu: use"),
@@ -97,7 +98,9 @@ def test_methods_without_noise_have_no_budget() -> None:
     assert resolve({"algorithm": "iadmm", "total_epsilon": "inf"}).total_epsilon == (math.inf,)
 
 
-def test_without_the_compiled_library_only_who_asks_for_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_compiled_library_only_an_explicit_request_for_it_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A run that was started with the library continues without it, unless backend compiled was given."""
     monkeypatch.setattr("taciturn.settings.checks.library", lambda: None)
     assert resolve({"backend": "auto"}).backend == "auto"
@@ -191,7 +194,7 @@ def test_the_written_configuration_is_complete_and_reads_back(given: dict[str, o
     assert resolve(written) == dataclasses.replace(settings, out="")
 
 
-def test_a_config_file_is_made_of_every_setting() -> None:
+def test_a_config_file_has_every_setting() -> None:
     text = commented_config()
     assert tomllib.loads(text) == {}  # everything is commented out
     lines = [line.removeprefix("# ") for line in text.splitlines() if " = " in line]

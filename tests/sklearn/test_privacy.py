@@ -158,7 +158,7 @@ def test_a_ledger_adds_fits_up_and_refuses_the_one_too_many(tmp_path: Path) -> N
         classifier(each, ledger=account.path).fit(x, y)
 
 
-def test_the_plan_is_set_aside_before_a_record_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plan_is_reserved_before_a_record_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     x, y, _ = problem()
     account, used, real = ledger(tmp_path, 2.0), [], FitData.dataset
 

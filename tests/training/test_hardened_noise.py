@@ -98,7 +98,7 @@ def test_a_run_of_all_of_a_ledgers_budget_fits_it(tmp_path: Path) -> None:
         taciturn.run(total_epsilon=0.01, out=tmp_path / "second", **asked)
 
 
-def test_two_runs_compose_as_gaussian_ones_and_laplace_ones_beside_them_fit(tmp_path: Path) -> None:
+def test_two_gaussian_runs_compose_and_laplace_runs_fit_as_well(tmp_path: Path) -> None:
     account = BudgetLedger.create(tmp_path / "l", "clinics", 1.1, 1e-6)
     asked = CLINICS | {"ledger": str(account.path)}
     for name in ("a", "b"):

@@ -1,4 +1,4 @@
-"""No record and no cell decides whether a run ends well, or what its public files have beside noisy numbers."""
+"""No record and no cell decides whether a run ends well, or what its public files have besides noisy numbers."""
 
 from __future__ import annotations
 

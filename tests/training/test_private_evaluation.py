@@ -155,7 +155,7 @@ def test_a_crash_shows_nothing_twice_and_charges_nothing_that_is_not_shown(
 
 
 @given(st.integers(1, 30), st.data())
-def test_no_more_is_spent_than_is_paid_and_the_last_model_is_evaluated(rounds: int, data: st.DataObject) -> None:
+def test_no_more_is_spent_than_was_reserved_and_the_last_model_is_evaluated(rounds: int, data: st.DataObject) -> None:
     """Whatever a crash has spent: one evaluation is kept for the last round, even if it comes earlier than planned."""
     count, paid = data.draw(st.integers(1, rounds)), data.draw(st.integers(0, rounds))
     planned = evaluation_rounds(rounds, count)

@@ -120,7 +120,7 @@ def test_a_method_without_noise_has_one_run_and_no_budget(tmp_path: Path) -> Non
 
 
 def test_auto_steps_hold_for_agents_of_very_different_size(tmp_path: Path) -> None:
-    """Nine agents with one record each beside one with 200: a step made for equal shares would diverge."""
+    """Nine agents with one record each and one with 200: a step made for equal shares would diverge."""
     rng = np.random.default_rng(0)
     x = rng.random(209)
     rows = [f"{'big' if i < 200 else f'small{i}'},{x[i]},{1 - x[i]},{3 * x[i] + 1}" for i in range(209)]

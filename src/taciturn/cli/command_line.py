@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import platform
 import sys
@@ -61,6 +62,8 @@ def run() -> None:
     With -vv the traceback is printed, too.
     """
     stdout.quiet = stderr.quiet = current_rank() > 0  # only the first rank of a distributed run prints
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: a locale without ε must not stop a command
     warnings.showwarning = _show_ledger_warning
     try:
         with subscribe(StatusLine(stderr)):

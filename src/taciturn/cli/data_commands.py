@@ -82,7 +82,7 @@ def fetch(name: str, data_dir: str, source: str) -> None:
     """
     chosen = SOURCES[name]
     if chosen.fetch is None:
-        raise InputError(f"{name} cannot be fetched; its origin: {chosen.origin}")
+        raise InputError(f"{name} cannot be fetched: {chosen.origin}")
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=stderr) as bars:
         tasks: dict[str, TaskID] = {}
@@ -102,7 +102,7 @@ def fetch(name: str, data_dir: str, source: str) -> None:
 @click.option("--schema", default="", help="schema file of a table")
 @click.option("--data-dir", default="", help="folder of the data sets")
 @click.option("--agents", default=None, help="number of agents, if the data set does not fix it")
-@click.option("--partition", default=None, help="how records are partitioned among agents")
+@click.option("--partition", default=None, help="in-order, shuffled, hashed, dirichlet or column")
 @JSON
 def info(name: str, as_json: bool, **given: Any) -> None:
     """Describe a data set or table: records, agents, features (before a feature map) and classes.

@@ -35,7 +35,7 @@ from taciturn.experiments.sweep_results import Sweep
 
 SWEEP_PANEL, FRONTIER_PANEL = "Sweep settings", "Frontier settings"
 MAX_COMPARISONS = 20  # shown on the terminal
-OWNERS_NOTE = "these test errors are computed from private records without noise: for the owner of the records only"
+OWNERS_NOTE = "These test errors are computed from private records without noise: for the owner of the records only"
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -393,7 +393,7 @@ def serve(run: Path, listen: str, token: str | None) -> None:
 @federation.command()
 @click.option("--out", type=PATH, help="keep all files in this folder [default: a temporary one]")
 @click.option("--rounds", default="60", metavar="NUMBER", help="rounds of the study [default: 60]")
-@click.option("--calm", is_flag=True, help="kill no process")
+@click.option("--calm", is_flag=True, help="do not kill any process")
 @click.option("--trust", type=click.Choice(["agents", "secure-sum"]), default="agents", show_default=True, help=TRUSTED)
 @JSON
 def demo(out: Path | None, rounds: str, calm: bool, trust: str, as_json: bool) -> None:

@@ -64,7 +64,7 @@ COMMANDS: dict[str, dict[str, Listed]] = {
     "Research": {
         "reproduce": Listed("research.commands:reproduce", "repeat the paper's experiments and compare the results"),
         "theory": Listed("research.commands:theory", "compare the paper's theorems with measurements"),
-        "bench": Listed("research.commands:bench", "time Taciturn beside comparable libraries"),
+        "bench": Listed("research.commands:bench", "time Taciturn against comparable libraries"),
     },
     "Installation": {
         "doctor": Listed("cli.catalog_commands:doctor", "check the installation"),

@@ -157,8 +157,8 @@ def _draw_curves(folders: list[RunFolder], out: Path | None) -> Path:
     private = owners_alone(folders)
     save_figure(figure(folders), path, private=bool(private))
     if out is not None and private:
-        names = " and ".join(private)
-        note(f"note: {names} were computed without noise: the figure is for the owner of the records only")
+        names, verb = " and ".join(private), "were" if len(private) > 1 else "was"
+        note(f"note: {names} {verb} computed without noise: the figure is for the owner of the records only")
     return path
 
 

@@ -100,9 +100,14 @@ def show(path: Path, as_json: bool) -> None:
 @click.argument("file", type=PATH)
 @click.option("--total-epsilon", required=True, metavar="NUMBER", help="what all studies together may spend")
 @click.option("--delta", default="1e-6", metavar="NUMBER", help="delta of the total [default: 1e-6]")
-@click.option("--adjacency", default="add-remove", metavar="VALUE", help="of all its studies [default: add-remove]")
+@click.option(
+    "--adjacency",
+    default="add-remove",
+    metavar="VALUE",
+    help="add-remove or replace-one, of all its studies [default: add-remove]",
+)
 @click.option("--unit", default="record", metavar="TEXT", help="record, or a schema's unit column [default: record]")
-@click.option("--data", "name", default="", metavar="TEXT", help="a name of the data, for readers of the ledger")
+@click.option("--data", "name", default="", metavar="TEXT", help="a name for the data, shown in listings")
 @click.option("--further", is_flag=True, help="allow a second ledger for the same records: their totals add up")
 def init(file: Path, total_epsilon: str, delta: str, adjacency: str, unit: str, name: str, further: bool) -> None:
     """Create the ledger of a data set over all studies; every run that names it reserves its whole plan there.
@@ -276,8 +281,8 @@ def print_budget(state: BudgetState) -> None:
         sides = (format_epsilon(state.epsilon_of_side(side)) for side in (state.used, state.used_held_out))
         train, held_out = sides
         say(
-            f"of this, training records have used {train}, and held-out records {held_out}: under the split "
-            f"{state.split[:12]} every record is one or the other; a study with another split is charged to both"
+            f"of this, training records have used {train} and held-out records {held_out}: under the split "
+            f"{state.split[:12]} a record is either trained on or held out; another split is charged to both"
         )
     if state.further:
         say("created with --further: the same records may have another ledger, and the totals of both add up")

@@ -38,7 +38,7 @@ RUN_INDEX = click.option("--run-index", default=0, show_default=True, help="whic
 @click.argument("run", type=PATH)
 @click.argument("table", type=PATH)
 @RUN_INDEX
-@click.option("--keep", multiple=True, metavar="COLUMN", help="a column of the table to copy beside the predictions")
+@click.option("--keep", multiple=True, metavar="COLUMN", help="a column of the table to copy to the output")
 @click.option("--out", type=PATH, help="CSV file to write; default: stdout")
 def predict(run: Path, table: Path, run_index: int, keep: tuple[str, ...], out: Path | None) -> None:
     """Predict every row of a TABLE (.csv or .parquet) with the model of RUN, in the table's order.
@@ -77,13 +77,13 @@ def evaluate(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Evaluate the model of RUN on labelled records, beside a baseline and with 95 % intervals.
+    """Evaluate the model of RUN on labelled records, with 95 % intervals and a baseline.
 
-    DATA is a table, of which all rows are used, or a data set, of which the test records are. Without DATA the model is
-    evaluated on the test records of the run itself: those that --test-share held out, or the table given with --test.
+    DATA is a table (all rows are used) or a data set (its test records are used). Without DATA the model is evaluated
+    on the run's own test records: those that --test-share held out, or the table given with --test.
 
-    Shares have Wilson's intervals, AUROC Newcombe's, means Student's t. They take the rows as independent. The results
-    are computed without noise: if the records are private, they are for their owner only.
+    Shares have Wilson's intervals, AUROC Newcombe's, means Student's t. They assume independent rows. The results are
+    computed without noise: if the records are private, they are for their owner only.
 
     \b
     Examples:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RESULT_COLUMNS = ("", "run", "seed", "test error", "objective", "rounds", "seconds", "sent up")  # 80 characters
+READABLE, GAP = 80, 2  # characters of a line, and around a column of a table
 WITHOUT_LETTERS = re.compile(r"[\d.,+\-e%± ]+")  # a number, also among texts
 PATH = click.Path(path_type=Path)
 JSON_HELP = "print one JSON object, and nothing else, on stdout"
@@ -110,7 +111,8 @@ def print_table(
     wrap: bool = False,
     texts: Sequence[int] | None = None,
 ) -> None:
-    """Print a table. Texts take several lines rather than that a number is cut.
+    """Print a table, of which no number is cut: texts take several lines, and a table that does not fit even then is
+    printed for 80 columns or more, for the terminal to wrap.
 
     Parameters
     ----------
@@ -127,18 +129,26 @@ def print_table(
     """
     table = Table(box=None, header_style="bold", pad_edge=False)
     folded = range(len(headings)) if wrap else range(left) if texts is None else texts
+    needed = GAP * len(headings)
     for i, heading in enumerate(headings):
         cells = [row[i] for row in rows if i not in folded or WITHOUT_LETTERS.fullmatch(row[i])]
+        narrowest = max(map(cell_len, (heading, *cells)))
         table.add_column(
             heading,
             justify="left" if i < left else "right",
             no_wrap=i not in folded,
             overflow="fold",
-            min_width=max(map(cell_len, (heading, *cells))),
+            min_width=narrowest,
         )
+        needed += narrowest
     for row in rows:
         table.add_row(*row)
-    stdout.print(table)
+    own = stdout.width
+    stdout.width = own if needed <= own else max(needed, READABLE)
+    try:
+        stdout.print(table, crop=False)
+    finally:
+        stdout.width = own
 
 
 def describe_map(name: str) -> str:

@@ -21,9 +21,9 @@ from taciturn.runs.records import PrivacyTotals
 from taciturn.training.finish import signable
 
 MEANING = (
-    "A signature shows that the key's holder vouched for these lines; it does not show that the run did what they say, "
-    "nor that there is no other ledger: the holder can sign another one, which only a countersigned or remembered head "
-    "reveals"
+    "A signature shows that the key's holder vouched for these lines. It does not show that the run did what they say, "
+    "or that there is no other ledger: the holder can sign another one. Only a countersignature, or what this machine "
+    "remembers of an earlier check, reveals that"
 )
 UNFINISHED = (
     "NOT COMPLETE: this was signed before the run had finished; the run may have continued, and later lines may have "
@@ -31,7 +31,7 @@ UNFINISHED = (
 )
 OPEN_ENDED = (
     "a ledger of a data set has no last line: lines after the last signature that you received may have been removed, "
-    "which a first look cannot detect; --officer, or an earlier look on this machine, can"
+    "which a first check cannot detect; --officer, or an earlier check on this machine, can"
 )
 
 

@@ -113,7 +113,7 @@ def init(folder: Path, kit: Path, terms: Path, table: str, total_epsilon: str, d
 def check(site: Path, as_json: bool) -> None:
     """Check files, schema, records, budget, peers, identity and kit before anything is released.
 
-    If the site would not take part in the study, the command ends with all reasons for it. Compare the hash that it
+    If the site would refuse the study, the command ends with all the reasons. Compare the hash that it
     shows with the coordinator by telephone. In a study with a secure sum it also says which other sites nobody here has
     verified yet: they count as colluders ('taciturn federation site verify').
 
@@ -174,7 +174,7 @@ def verify(site: Path, peer: str, fingerprint: str, as_json: bool) -> None:
     if not found["enough"]:
         say(f"{found['site']} refuses the study {found['study']} until more of them are verified")
     if found["needed"] and not all(one["verified"] for one in found["peers"].values()):
-        say(f"call each of them, and type what it reads out: taciturn federation site verify {site} NAME 'DIGITS'")
+        say(f"call each of them, and type what they read out: taciturn federation site verify {site} NAME 'DIGITS'")
 
 
 @site.command()

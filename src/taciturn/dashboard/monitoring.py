@@ -233,7 +233,7 @@ class SiteMonitor:
             "rounds since it started": status["rounds_answered"],
             "messages dropped": status["dropped_messages"],
             "engine restarted": status["engine_restarts"],
-            "left so far": f"{sum(counts):,} messages, {format_bytes(sum(sizes))}",
+            "sent so far": f"{sum(counts):,} messages, {format_bytes(sum(sizes))}",
             "sent again, not listed": f"{records.repeats:,} times",
         }
         if records.newest_slot:

@@ -498,7 +498,7 @@ def _interactions(document: dict[str, Any], rules: tuple[ColumnRule, ...]) -> tu
         left, right = section.two_names("columns")
         for name in (left, right):
             if name not in columns:
-                raise unknown_name(f"column in {section.where}", name, columns)
+                raise unknown_name("column", name, columns, where=section.where)
         if any({left, right} == set(other) for other in found):
             raise InputError(f"{section.where} columns holds '{left}' and '{right}', a pair that is declared already")
         a, b = levels(columns[left].block), levels(columns[right].block)
@@ -526,7 +526,7 @@ def _label(section: _Section) -> tuple[str, Target]:
 def _column(name: str, section: _Section) -> ColumnRule:
     kind = section.text("kind")
     if kind not in KINDS:
-        raise unknown_name(f"kind in {section.where}", kind, KINDS)
+        raise unknown_name("kind", kind, KINDS, where=section.where)
     return _categorical(name, section) if kind == "categorical" else _numeric(name, section)
 
 
@@ -542,9 +542,9 @@ def _categorical(name: str, section: _Section) -> Categorical:
     missing, unknown = values.get("missing", NO_CATEGORY), values.get("unknown", MISSING_NAME)
     ordered = values.get("ordered", False)
     if missing not in (NO_CATEGORY, INDICATOR, *categories):
-        raise unknown_name(f"missing rule in {where}", missing, (NO_CATEGORY, INDICATOR, *categories))
+        raise unknown_name("missing rule", missing, (NO_CATEGORY, INDICATOR, *categories), where=where)
     if unknown not in (MISSING_NAME, OTHER_NAME):
-        raise unknown_name(f"unknown rule in {where}", unknown, (MISSING_NAME, OTHER_NAME))
+        raise unknown_name("unknown rule", unknown, (MISSING_NAME, OTHER_NAME), where=where)
     if not isinstance(ordered, bool):
         raise InputError(f"{where} ordered is {ordered!r}: it must be true or false")
     if buckets and (ordered or unknown == OTHER_NAME):
@@ -566,9 +566,9 @@ def _numeric(name: str, section: _Section) -> Numeric:
         raise InputError(f"{where} missing is {number:g}: a number must be within the bounds {low:g}..{high:g}")
     if number is None and missing not in (*NUMERIC_RULES, INDICATOR):
         rules = (*NUMERIC_RULES, INDICATOR, "a number within the bounds")
-        raise unknown_name(f"missing rule in {where}", missing, rules)
+        raise unknown_name("missing rule", missing, rules, where=where)
     if scale not in COLUMN_SCALES:
-        raise unknown_name(f"scale in {where}", scale, COLUMN_SCALES)
+        raise unknown_name("scale", scale, COLUMN_SCALES, where=where)
     if scale == "log" and low <= 0.0:
         raise InputError(f'{where} has scale "log" and the lower bound {low:g}: it must be above 0, or use "asinh"')
     step = _number(values.get("step", Numeric.step))
@@ -692,7 +692,7 @@ def distinct_names(where: str, value: object) -> tuple[str, ...]:
 def _check_keys(where: str, given: Mapping[str, object], known: Iterable[str]) -> None:
     for key in given:
         if key not in known:
-            raise unknown_name(f"key in {where}", key, known)
+            raise unknown_name("key", key, known, where=where)
 
 
 def _number(value: object) -> float | None:

@@ -41,7 +41,7 @@ class SchemaBuilder:
     label, agent : str
         The column of the label, and the one that names each record's agent; empty: none yet.
     unit : str
-        The column that names whose record it is, for `max_records`; empty: every record is protected by itself.
+        The column that names whose record it is, for `max_records`; empty: every record is protected separately.
     max_records : int
         The number of records of a unit that are used at one agent.
     class_weight : mapping
@@ -265,7 +265,7 @@ class SchemaBuilder:
         Returns
         -------
         Schema
-            The schema, which says nothing of the frame but what was declared.
+            The schema, which contains nothing from the frame except what was declared.
 
         Raises
         ------

@@ -444,7 +444,7 @@ def describe_evaluations(agreement: Agreement) -> str:
 
 
 def _describe_reserve(parameters: SumParameters | None) -> str:
-    """Return what is set aside for sums that are lost, and what it costs."""
+    """Return what is reserved for sums that are lost, and what it costs."""
     if parameters is None:
         return ""
     reserve, rounds = parameters.reserve, parameters.rounds

@@ -135,11 +135,11 @@ def read_kit(path: Path, owner: str | None = None) -> Kit:
     if owner is not None and name != owner:
         raise InputError(f"{path} is the kit of {name}, not of {owner}")
     if certificate.public_key() != key.public_key():
-        raise InputError(f"{path / KEY} is not the key of {CERTIFICATE} beside it")
+        raise InputError(f"{path / KEY} is not the key of the {CERTIFICATE} next to it")
     try:
         certificate.verify_directly_issued_by(authority)
     except Exception as error:
-        raise InputError(f"{path / CERTIFICATE} was not issued by the authority in {CA} beside it") from error
+        raise InputError(f"{path / CERTIFICATE} was not issued by the authority in the {CA} next to it") from error
     expires = min(certificate.not_valid_after_utc, authority.not_valid_after_utc)
     if expires < datetime.datetime.now(datetime.UTC):
         raise InputError(f"{path / CERTIFICATE} expired on {expires:%Y-%m-%d}: get a renewed kit")

@@ -73,7 +73,7 @@ def check_site(path: Path) -> dict[str, str | int]:
         "peers": describe_peers(list_peers(site, terms)),
         "evaluations": _describe_split(agreement, budget),
         "study_epsilon": f"{plan.bound.epsilon:.4g} of {plan.total_epsilon:g} at delta {plan.delta:g}",
-        "budget": f"{budget.epsilon_used:.4g} of {budget.total_epsilon:g} used or set aside",
+        "budget": f"{budget.epsilon_used:.4g} of {budget.total_epsilon:g} used or reserved",
         "open_studies": f"{running} of these terms, of at most {site.accepts.open_studies_max}",
         "coordinator": f"identity {terms.coordinator.fingerprint}",
         "identity": f"{terms.identities[site.name].fingerprint}, as in the terms",

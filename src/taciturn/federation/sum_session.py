@@ -71,7 +71,7 @@ class SumSession(SiteSession):
         uploads, rounds = len(self.ledger.uploads), len(self.ledger.rounds)
         return (
             f"The site sent {uploads} masked uploads for {rounds} of {self.agreement.part.rounds} rounds, each in a "
-            "slot of its own and with its own noise. All of them are charged, whether their sums were opened or not."
+            "separate slot and with its own noise. All of them are charged, whether their sums were opened or not."
         )
 
     def answer(self, message: SumRequest | SumRoundRequest) -> bytes:

@@ -361,7 +361,7 @@ def _read_study(file: Path, document: Mapping[str, object], sites: Mapping[str, 
         raise InputError(f"{file} has no section [study]")
     for key in section:
         if key not in STUDY_KEYS + OWN_KEYS:
-            raise InputError(f"{file}: {unknown_name('key in [study]', key, STUDY_KEYS + OWN_KEYS)}")
+            raise InputError(f"{file}: {unknown_name('key', key, STUDY_KEYS + OWN_KEYS, '[study]')}")
     if ("schema" in section) == ("data" in section):
         raise InputError(f"{file}: [study] needs either schema (of the sites' tables) or data (a published data set)")
     _check_split(file, section)

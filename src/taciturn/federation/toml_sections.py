@@ -87,7 +87,7 @@ def read_section(
         raise InputError(f"{path} has no section [{name}]")
     for key in section:
         if key not in layout:
-            raise InputError(f"{path}: {unknown_name(f'key in [{name}]' if name else 'key', key, layout)}")
+            raise InputError(f"{path}: {unknown_name('key', key, layout, f'[{name}]' if name else '')}")
     return {key: _read_value(path, name, section, key, entry) for key, entry in layout.items()}
 
 

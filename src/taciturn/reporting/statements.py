@@ -34,8 +34,8 @@ DOUBTS = {  # about the schema, the budget ledger of the study, and the transpor
     "themselves. They reveal information about single records, and no budget covers that.",
     "lost-machine": "What earlier studies spent on a machine that was lost: the budget ledger was recovered from an "
     "old copy without a hand-over, and may not include it.",
-    "further": "What studies spent in another budget ledger: these records may have one beside the ledger of this "
-    "study, and the budgets of both add up.",
+    "further": "What studies spent in another budget ledger: these records may have one in addition to the ledger "
+    "of this study, and the budgets of both add up.",
     "carried": "When the messages of a site were sent and how long they were: the transport sees that, but not their "
     "content (docs/howto/deployment.md).",
 }
@@ -274,8 +274,8 @@ def _evaluations(totals: PrivacyTotals, adjacency: str, unit: str) -> list[str]:
     if adjacency != "add-remove":
         apart = f"A {unit} that is replaced may change sides, so what the two sides spent is added up"
     return [
-        f"Held-out records: {times} the model was measured on them, in one vector of counts and clipped losses with "
-        f"discrete Gaussian noise of its own. Whether a {unit} is held out depends only on it and a key. {apart}."
+        f"Held-out records: the model was measured on them {times}, by a vector of counts and clipped losses with its "
+        f"own discrete Gaussian noise. Whether a {unit} is held out depends only on it and a key. {apart}."
     ]
 
 

@@ -99,7 +99,7 @@ def check_backend(settings: Settings) -> Settings:
         raise InputError("tf32 needs --mode paper: in certified mode every sum over records is in double precision")
     if settings.threads != "auto" and backend in ("numpy", "torch"):
         advice = "set OMP_NUM_THREADS, or use --backend compiled"
-        raise InputError(f"threads is {settings.threads}, but backend {backend} has threads of its own: {advice}")
+        raise InputError(f"threads is {settings.threads}, but backend {backend} has its own threads: {advice}")
     if backend == "torch":
         _check_torch(settings)
     return settings

@@ -211,6 +211,9 @@ def counts(name: str, given: Any) -> int | dict[str, int]:
     count = integer(1)
     if isinstance(given, str) and "=" in given:
         pairs = [item.partition("=") for item in given.split(",")]
+        for item, sign, _ in pairs:
+            if not sign:
+                raise InputError(f"{name} has '{item}': each must be NAME=NUMBER, as in north=300,south=400")
         given = {agent.strip(): number.strip() for agent, _, number in pairs}
         if len(given) < len(pairs):
             raise InputError(f"{name} names an agent twice: {', '.join(agent for agent, _, _ in pairs)}")

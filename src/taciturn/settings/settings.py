@@ -216,7 +216,7 @@ class Settings:
         what the server keeps: full (every agent's z and dual) or sums; auto: sums, because every agent answers
     simulate : str
         certified, seeded noise: agents (every agent's upload) or sums (one pass over all records and one draw of
-        the summed noise a round, which is faster with many agents; no single upload exists)
+        the summed noise per round, which is faster with many agents; no single upload exists)
     averages : bool
         write the theorems' averages of w and z to averages.npz
     evaluate_every : int | str

@@ -87,7 +87,7 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
     ledger : path, default=None
         File of the ledger over studies that reserves the budget of every fit (`taciturn ledger init` creates it).
     max_records : int, default=1
-        Rows of one unit (see `fit`) at one party that are used, the first ones; the noise covers all of them.
+        How many rows of one unit (see `fit`) at one party are used, the first ones; the noise covers all of them.
     class_weight : dict, default=None
         How much the records of each class count, such as `{"no": 1, "yes": 3}`; a class that is not named has 1, and
         only ratios matter. Probabilities are those of the weighted problem. "balanced" is refused, because the counts
@@ -266,7 +266,7 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         Raises
         ------
         InputError
-            If the records do not have the columns of those with which the model was fitted.
+            If the records lack columns with which the model was fitted.
 
         Examples
         --------
@@ -296,7 +296,7 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         Raises
         ------
         InputError
-            If the records do not have the columns of those with which the model was fitted.
+            If the records lack columns with which the model was fitted.
 
         Examples
         --------
@@ -329,7 +329,7 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         Raises
         ------
         InputError
-            If the records do not have the columns of those with which the model was fitted.
+            If the records lack columns with which the model was fitted.
 
         Examples
         --------
@@ -416,7 +416,7 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
     ledger : path, default=None
         File of the ledger over studies that reserves the budget of every fit (`taciturn ledger init` creates it).
     max_records : int, default=1
-        Rows of one unit (see `fit`) at one party that are used, the first ones; the noise covers all of them.
+        How many rows of one unit (see `fit`) at one party are used, the first ones; the noise covers all of them.
     sample_weight_max : float, default=None
         The largest sample weight, known without looking at the records; larger ones are clipped. None only if
         `total_epsilon` is infinite or no `sample_weight` is given.
@@ -571,7 +571,7 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         Raises
         ------
         InputError
-            If the records do not have the columns of those with which the model was fitted.
+            If the records lack columns with which the model was fitted.
 
         Examples
         --------

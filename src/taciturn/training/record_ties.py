@@ -87,7 +87,7 @@ def warn_without_ledger(digest: Callable[[], str]) -> None:
     if known is not None:
         warnings.warn(
             f"these records have a budget ledger, {known.data} ({known.path}), which this run does not use: "
-            "its cost is not recorded there, and adds to what is",
+            "its cost is not recorded there, but adds to the cost of the runs that are",
             LedgerWarning,
             stacklevel=2,
         )

@@ -72,7 +72,7 @@ def figure(folders: Sequence[RunFolder], local: bool = True) -> Figure:
         for empty in places[len(shown) :]:
             empty.remove()
         if own := owners_alone(folders) if local else []:
-            words = f"{' and '.join(own)}: computed without noise, for the owner of the records alone"
+            words = f"{' and '.join(own)}: computed without noise, for the owner of the records only"
             drawn.suptitle(words, x=0.01, ha="left", fontsize=8, color=GREY)  # below may be a legend
         label_lines(drawn)
     return drawn

@@ -131,7 +131,7 @@ def _write(axes: Axes, place: int, words: str) -> None:
 def _explained(rows: Sequence[Ranked]) -> str:
     seeds, own = seeds_range(rows), any(row.own for row in rows)
     words = f"means of {seeds} seeds, which are the small dots; bars: 95 % interval" if seeds else "one run"
-    return words + ("\ncomputed without noise, for the owner of the records alone" if own else "")
+    return words + ("\ncomputed without noise, for the owner of the records only" if own else "")
 
 
 PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}  # so that a line behind a word does not cross it
