@@ -140,7 +140,7 @@ def train(config: Path | None, as_json: bool, dry_run: bool, **flags: Any) -> No
       taciturn run study.toml --dry-run
     """
     given = given_settings(flags)
-    _warn_about_draft(given.get("schema") or (api.read_config(config).get("schema", "") if config else ""))
+    _warn_about_draft(str(given.get("schema") or (api.read_config(config).get("schema", "") if config else "")))
     if dry_run:
         report = api.forecast(config, **given)
         print_json(report.to_json()) if as_json else print_dry_run(report)

@@ -148,15 +148,15 @@ def read_row(found: FoundRun, root: Path, local: bool, busy: bool) -> CatalogueR
 
 def _with_settings(row: CatalogueRow, folder: RunFolder) -> CatalogueRow:
     config = RunFolder.open(folder.path).read_config()
-    epsilon = config["total_epsilon" if config["mode"] == "certified" else "epsilon"]
+    epsilon = config["total_epsilon"] if config["mode"] == "certified" else config["epsilon"]
     return replace(
         row,
         algorithms=tuple(config["algorithm"]),
         mode=config["mode"],
         noise=config["noise"],
         epsilon=tuple(map(format_setting, epsilon)),
-        seeds=int(config.get("seeds", 1)),  # hardened noise has no seed and one run per setting
-        planned=int(config["rounds"]),
+        seeds=config.get("seeds", 1),  # hardened noise has no seed and one run per setting
+        planned=config["rounds"],
         started=folder.config.stat().st_mtime,
     )
 

@@ -206,7 +206,7 @@ def settings_reply(folder: RunFolder, other: RunFolder | None, local: bool) -> S
         Whether to show paths in full; otherwise only their last part.
     """
 
-    def read(run: RunFolder) -> dict[str, object]:
+    def read(run: RunFolder) -> Mapping[str, object]:
         return run.read_config() if local else public_config(run.read_config())
 
     def text(config: Mapping[str, object], name: str) -> str:

@@ -23,7 +23,7 @@ from taciturn.federation import SPEAKS, validation
 from taciturn.federation import messages as wire
 from taciturn.federation.agreement import Agreement
 from taciturn.federation.exchange import Exchange
-from taciturn.federation.journal import Place, place_of
+from taciturn.federation.journal import Place, evaluation_place, place_of
 from taciturn.federation.messages import CloseRequest, Invitation, Refusal
 from taciturn.federation.run_folder import finish_study_folder, participation_totals
 from taciturn.federation.validation import Rejected, printable
@@ -32,9 +32,9 @@ from taciturn.privacy.events import BatchEvent
 from taciturn.privacy.hash_chain import HashChain
 from taciturn.reporting.evaluation_tables import evaluation_sentence
 from taciturn.runs.folder import RunFolder, append_lines, read_lines
-from taciturn.runs.ledger import release_entries
+from taciturn.runs.ledger import RunLedger, release_entries
 from taciturn.runs.private_quality import PrivateQuality
-from taciturn.runs.records import EvaluationRow
+from taciturn.runs.records import EvaluationRow, NonPrivateEntry
 from taciturn.training.private_evaluation import EvaluationSchedule, private_quality
 from taciturn.types import Array
 
@@ -111,12 +111,11 @@ class Coordinator(ABC):
 
     def __post_init__(self) -> None:
         self.chain = self.folder.chain
-        ledger = self.chain.read()
-        released = [entry for entry in ledger if entry["kind"] == "release"]
-        self.charged = {(entry["agent"], place_of(entry)) for entry in released}
-        self.measured = {place_of(entry) for entry in released if entry.get("held_out")}
+        ledger = RunLedger.from_rows(self.chain.read(), self.chain.path)
+        self.charged = {(entry.agent, place_of(entry)) for entry in ledger.releases}
+        self.measured = {place_of(entry) for entry in ledger.releases if entry.held_out}
         self.evaluations = self.folder.read_evaluations()
-        self.non_private_sites = {e["agent"] for e in ledger if e["kind"] == "non_private"}
+        self.non_private_sites = {entry.agent for entry in ledger if isinstance(entry, NonPrivateEntry)}
 
     @property
     @abstractmethod
@@ -394,7 +393,7 @@ class Coordinator(ABC):
         measure, agents = self.agreement.measure, self.agreement.terms.agents
         if measure is None:
             raise TypeError("a study without evaluations charges none")
-        place = place_of({"first": t, "held_out": True, "slot": slot})
+        place = slot or evaluation_place(t)
         new = Counter({(agents.index(site), measure.event): 1 for site in sites if (site, place) not in self.charged})
         labels = self.study.parts[0].batch.labels()
         self.chain.append(release_entries(new, labels, agents, first=t, last=t, slot=slot))

@@ -17,7 +17,7 @@ from taciturn.federation import messages as wire
 from taciturn.federation import server_state, validation
 from taciturn.federation.coordinator import Coordinator, StudyProgress
 from taciturn.federation.exchange import Exchange
-from taciturn.federation.journal import place_of
+from taciturn.federation.journal import evaluation_place
 from taciturn.federation.messages import Answer, MeasureRequest, Refusal, RoundRequest
 from taciturn.federation.run_folder import RoundLine, read_rounds, record_round
 from taciturn.federation.server_state import ServerState
@@ -53,7 +53,7 @@ class UploadCoordinator(Coordinator):
     @property
     def evaluation_begun(self) -> bool:
         """Whether sites were asked to evaluate this model: each has one answer, however often it is asked."""
-        return place_of({"first": self.state.round, "held_out": True}) in self.measured
+        return evaluation_place(self.state.round) in self.measured
 
     @property
     def _checkpoint_name(self) -> str:

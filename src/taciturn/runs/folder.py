@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from taciturn.core.locks import is_locked, locked, run_lock
 from taciturn.core.storage import (
@@ -29,7 +29,15 @@ from taciturn.data.memory_names import is_in_memory
 from taciturn.errors import CorruptFile, InputError, LedgerTampered, missing_file
 from taciturn.privacy.hash_chain import HashChain, state_head_path
 from taciturn.runs.ledger import RunLedger
-from taciturn.runs.records import EvaluationRow, LedgerEntry, MetricsRow, RunSummary, StartRecord, StudyHeader
+from taciturn.runs.records import (
+    EvaluationRow,
+    LedgerEntry,
+    MetricsRow,
+    RunSummary,
+    StartRecord,
+    StoredConfig,
+    StudyHeader,
+)
 from taciturn.types import Array
 
 PARTITION_KEY = "partition.key"  # in local-only: the key by which private records are partitioned
@@ -249,7 +257,7 @@ class RunFolder:
         """Return the key of the partition of private records; None if the records are public."""
         return read_key(self.local)
 
-    def read_config(self) -> dict[str, Any]:
+    def read_config(self) -> StoredConfig:
         """Return the settings as written.
 
         Raises
@@ -257,7 +265,7 @@ class RunFolder:
         CorruptFile
             If config.toml is not TOML.
         """
-        return dict(_parsed_config(self.config, _signature(self.config)))
+        return _parsed_config(self.config, _signature(self.config)).copy()
 
     @property
     def began_with_frame(self) -> bool:
@@ -436,15 +444,19 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
                 raise CorruptFile(f"line {number} of {path} is damaged") from error
 
 
-def public_config(config: Mapping[str, Any]) -> dict[str, Any]:
+def public_config(config: Mapping[str, object]) -> dict[str, object]:
     """Return the settings with the last part of paths only: the others reveal something of the machine.
 
     >>> public_config({"data": "/home/me/records.csv", "rounds": 3})
     {'data': 'records.csv', 'rounds': 3}
     """
-    names = {key: Path(config[key]).name for key in PATH_SETTINGS if config.get(key)}
-    plugins = {"plugins": [Path(path).name for path in config["plugins"]]} if config.get("plugins") else {}
-    return {**config, **names, **plugins}
+    return {key: _without_folder(key, value) for key, value in config.items()}
+
+
+def _without_folder(key: str, value: object) -> object:
+    if key == "plugins" and isinstance(value, list):
+        return [Path(path).name for path in value]
+    return Path(str(value)).name if key in PATH_SETTINGS and value else value
 
 
 def _signature(path: Path) -> tuple[int, int, int]:
@@ -454,9 +466,9 @@ def _signature(path: Path) -> tuple[int, int, int]:
 
 
 @lru_cache(maxsize=16)
-def _parsed_config(path: Path, signature: object) -> dict[str, Any]:
+def _parsed_config(path: Path, signature: object) -> StoredConfig:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return cast(StoredConfig, tomllib.loads(path.read_text(encoding="utf-8")))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CorruptFile(f"{path} is damaged: {error}") from error
 

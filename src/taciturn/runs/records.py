@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, NotRequired, TypeAlias, TypedDict
 
 from taciturn.errors import CorruptFile
 from taciturn.privacy.events import Event
@@ -19,6 +19,29 @@ from taciturn.runs.private_quality import PrivateQuality
 from taciturn.runs.quality import Quality
 
 # The data
+
+
+class StoredConfig(TypedDict):
+    """The settings in config.toml that are read by name; it has all others too."""
+
+    mode: str
+    data: str
+    noise: str
+    algorithm: list[str]
+    epsilon: list[float]
+    total_epsilon: list[float]
+    delta: float
+    rounds: int
+    eta: str | float
+    features: str
+    ledger: str
+    plugins: list[str]
+    test: str
+    test_share: float
+    train_share: float
+    sample_fraction: float
+    partition_key: int | str
+    seeds: NotRequired[int]  # hardened noise has none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -240,9 +263,9 @@ class ReleaseEntry(Record):
     agent: str
     event: Event
     count: int
-    first: int | None = None
-    last: int | None = None
-    session: int | None = None  # counts the processes that worked on the run
+    first: int
+    last: int
+    session: int  # counts the processes that worked on the run
     upload: str | None = None  # SHA-256 of the message, in the ledger of a federation's site
     slot: str | None = None  # "epoch/slot" of a secure sum, in a federation's ledgers
     held_out: bool | None = None  # True: a private evaluation, of held-out records alone; else of training records

@@ -7,9 +7,8 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -305,8 +304,7 @@ def _write_rows(study: Study, folder: RunFolder, rows: Sequence[MetricsRow]) -> 
     private = study.private_metrics
     if private:
         append_lines(folder.local_metrics, [{name: row[name] for name in ("run", "round", *private)} for row in rows])
-        hidden: dict[str, Any] = dict.fromkeys(private)
-        rows = [replace(row, **hidden) for row in rows]
+        rows = [row.without(private) for row in rows]
     append_lines(folder.metrics, rows)
 
 

@@ -39,9 +39,9 @@ class Report:
     machine: Mapping[str, Any] = field(default_factory=dict)
     goals: Mapping[str, float] = field(default_factory=dict)  # the largest value that a figure should have
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """Return the report for JSON."""
-        found: dict[str, Any] = {"benchmark": self.name, "title": self.title, **self.figures}
+        found: dict[str, object] = {"benchmark": self.name, "title": self.title, **self.figures}
         if self.timings:
             found["seconds"] = {name: timing._asdict() for name, timing in self.timings.items()}
         if self.growth:

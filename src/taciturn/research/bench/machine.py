@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from taciturn.kernels.library import LEVELS, level
 from taciturn.kernels.threads import cores
@@ -27,7 +26,7 @@ class Machine:
     load: float = field(default_factory=lambda: os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0)
     others: float | None = None  # share of all cores that other processes used; None if unknown
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """Return the observations for JSON."""
         return {
             "cores": cores(),
