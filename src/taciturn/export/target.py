@@ -60,7 +60,6 @@ class ExportRequest:
 class Target:
     """A program or format to export to."""
 
-    summary: str  # one line
     write: Callable[[ExportRequest], list[str]]  # writes, and returns messages: what is where, and how to open it
     takes: frozenset[str]  # names of the options it uses, besides `folder` and `run`
 

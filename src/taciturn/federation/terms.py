@@ -239,9 +239,11 @@ def read_terms(file: Path) -> Terms:
         identities=identities,
         revoked=revoked,
     )
-    declared, own = study.schema_sha256, terms.schema_sha256
-    if declared and declared != own:
-        raise InputError(f"{file} declares schema_sha256 {declared[:12]}…, but {terms.schema} has {own[:12]}…")
+    if study.schema_sha256 and study.schema_sha256 != terms.schema_sha256:
+        raise InputError(
+            f"{file} declares schema_sha256 {study.schema_sha256[:12]}…, but {terms.schema} has "
+            f"{terms.schema_sha256[:12]}…"
+        )
     return terms
 
 

@@ -102,7 +102,7 @@ def _render(folder: RunFolder, ledger: RunLedger, effects: list[tuple[str, str]]
         evaluation_curve=_evaluation_curve(folder),
         about_evaluations=ABOUT,
         effects=effects,
-        evidence=_evidence(folder, config["ledger"], summary.federation is not None),
+        evidence=_evidence(folder, config.get("ledger", ""), summary.federation is not None),
         privacy=certified or paper,
         totals=_totals(certified, labels) if certified else {},
         unprotected=_unprotected(certified, source) if certified else [],

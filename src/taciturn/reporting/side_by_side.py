@@ -77,13 +77,13 @@ def _test_records(folder: RunFolder) -> dict[str, object]:
     config, start, source = folder.read_config(), folder.read_start(), folder.read_header().source
     described = start.data
     counted: dict[str, object] = {"number of test records": (described.test_records, described.test_classes)}
-    if config["test"]:
+    if config.get("test"):
         return {"test": _absolute(config["test"]), **counted}
     built_in = source is not None and source.built_in
-    drawn: dict[str, object] = {"data": config["data"] if built_in else _absolute(config["data"])}
+    drawn: dict[str, object] = {"data": config["data"] if built_in else _absolute(config.get("data", ""))}
     if folder.began_with_frame:
         drawn["data"] = start.records or _absolute(str(folder.path))
-    if config["test_share"] or (source is not None and source.draws_split):
+    if config.get("test_share") or (source is not None and source.draws_split):
         shares = {name.replace("_", "-"): config.get(name) for name in ("test_share", "train_share", "sample_fraction")}
         drawn |= shares | {"partition-key": _partition_key(folder)}
     return drawn | _schema(folder) | counted
@@ -91,7 +91,7 @@ def _test_records(folder: RunFolder) -> dict[str, object]:
 
 def _partition_key(folder: RunFolder) -> int:
     """Return the key by which records were partitioned and held out."""
-    given, kept = folder.read_config()["partition_key"], folder.read_key()
+    given, kept = folder.read_config().get("partition_key", "auto"), folder.read_key()
     return kept or (0 if given == "auto" else int(given))
 
 
