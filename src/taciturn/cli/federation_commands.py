@@ -28,7 +28,7 @@ from taciturn.cli.output import (
 from taciturn.cli.progress_display import FederationDisplay
 from taciturn.cli.site_commands import AUDIT, LOG, TOKEN, serve_monitor, site
 from taciturn.core.signals import stop_signals
-from taciturn.core.storage import write_text
+from taciturn.core.storage import require_folder, write_text
 from taciturn.errors import InputError, TaciturnError
 from taciturn.privacy.trust import SECURE_SUM
 from taciturn.result import Run
@@ -133,9 +133,8 @@ def init(
     from taciturn.federation.terms import read_terms
 
     check_new(file)
+    require_folder(file)
     folder = file.resolve().parent
-    if not folder.is_dir():
-        raise InputError(f"there is no folder {file.parent} to put {file.name} into")
     if bool(schema) == bool(data):
         raise InputError("give either --schema for the sites' tables, or --data for a published data set")
     most = counts("sites", sites) if "=" in sites else None

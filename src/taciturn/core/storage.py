@@ -111,6 +111,12 @@ def make_file(path: Path) -> None:
     flush_folder(path.parent)
 
 
+def require_folder(path: Path) -> None:
+    """Raise InputError if the folder of a file that is to be written does not exist."""
+    if not path.parent.is_dir():
+        raise InputError(f"there is no folder {path.parent} to put {path.name} into")
+
+
 @contextmanager
 def atomic_write(path: Path, private: bool = False, check: Callable[[], None] = lambda: None) -> Iterator[IO[bytes]]:
     """Write a file that replaces `path` when the block succeeds; if it raises, `path` stays as it was.
@@ -131,8 +137,7 @@ def atomic_write(path: Path, private: bool = False, check: Callable[[], None] = 
     InputError
         If the folder does not exist.
     """
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} to put {path.name} into")
+    require_folder(path)
 
     def replace(temporary: Path) -> None:
         check()

@@ -189,7 +189,7 @@ def drawn_key(settings: Settings) -> int | None:
     return secrets.randbits(128) if settings.partition_key == "auto" else int(settings.partition_key)
 
 
-def study_split(settings: Settings, key: int | None = None) -> str:
+def study_split(settings: Settings, key: int | None) -> str:
     """Return a name for the rule by which a study's records train or are held out; see `record_split`.
 
     Parameters

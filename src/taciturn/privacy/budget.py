@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from taciturn.core.locks import is_locked, locked
-from taciturn.core.storage import make_folder, state_folder, write_text
+from taciturn.core.storage import make_folder, require_folder, state_folder, write_text
 from taciturn.errors import BudgetExhausted, CorruptFile, InputError, PrivacyViolation, missing_file
 from taciturn.privacy.budget_state import (
     OPEN,
@@ -122,8 +122,7 @@ class BudgetLedger:
         """
         if path.exists():
             raise InputError(f"{path} exists: a ledger is never overwritten")
-        if not path.parent.is_dir():
-            raise InputError(f"there is no folder {path.parent} to put {path.name} into")
+        require_folder(path)
         ledger = cls(path, uuid.uuid4().hex)
         make_folder(ledger.chain.head.parent, exist_ok=True)
         ledger.chain.create()

@@ -275,7 +275,7 @@ class BudgetState:
         """Return the stopping rule; before it is fixed, the one that a first study of this cost would fix."""
         return self.rule or PrivacyFilter.begin(self.total_epsilon, self.delta, first)
 
-    def next_study(self, cost: StudyCost, held_out: StudyCost = ZERO_COST, split: str = "") -> StudyReservation:
+    def next_study(self, cost: StudyCost, held_out: StudyCost, split: str) -> StudyReservation:
         """Return how one more study would be charged, as a reservation without a name.
 
         Parameters

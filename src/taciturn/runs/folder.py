@@ -54,6 +54,13 @@ def existing_folder(path: Path) -> InputError:
     return InputError(f"{path} exists: choose another --out, or continue it with 'taciturn resume {path}'")
 
 
+def make_local_folder(path: Path) -> None:
+    """Create a folder for the owner of the records only, unless it exists, with a README that says so."""
+    if not path.is_dir():
+        make_folder(path)
+        write_text(path / "README.txt", LOCAL_ONLY)
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """The folder of one study. Everything about the study is in it.
@@ -97,9 +104,8 @@ class RunFolder:
             make_folder(folder.checkpoints)
             make_file(folder.metrics)
             if local:
-                make_folder(folder.local)
+                make_local_folder(folder.local)
                 make_file(folder.local_metrics)
-                write_text(folder.local / "README.txt", LOCAL_ONLY)
             for name, text in local.items():
                 write_text(folder.local / name, text)
             for name in files.keys() - {folder.config.name}:
@@ -386,7 +392,7 @@ class RunFolder:
     def _lock(self) -> Path:
         return self.checkpoints / "lock"
 
-    def _read_both(self, path: Path, local: bool = True) -> Any:
+    def _read_both(self, path: Path, local: bool) -> Any:
         own = self.local / path.name
         return merged(_read_json(path), _read_json(own)) if local and _readable(own) else _read_json(path)
 

@@ -157,7 +157,7 @@ class Reservation:
 
 @contextmanager
 def reserve_study(
-    settings: Settings, group: ProcessGroup = SINGLE_PROCESS, key: int | None = None
+    settings: Settings, group: ProcessGroup, key: int | None
 ) -> Iterator[tuple[Study, Reservation | None]]:
     """Prepare a study with its whole plan reserved in the budget ledger that the settings name.
 
@@ -225,7 +225,7 @@ def _table_digest(settings: Settings) -> str:
     return table_digest(settings.data) if source_for(settings.data).name == "table" else ""
 
 
-def initial_files(study: Study, reservation: str = "") -> InitialFiles:
+def initial_files(study: Study, reservation: str) -> InitialFiles:
     """Return the files and ledger lines that a run begins with; `reservation` is its name in the budget ledger."""
     config = with_absolute_paths(study.settings).to_toml()
     files = {"config.toml": config}
