@@ -379,26 +379,26 @@ class Coordinator(ABC):
 
     def _charge(self, sites: Sequence[str], t: int, slot: str | None = None) -> None:
         """Charge each site that is asked with the maximum cost of a round; its own ledger has the actual cost."""
-        plan, agents = self.agreement.plan, self.agreement.terms.agents
-        event = BatchEvent((plan.event,))
+        plan = self.agreement.plan
         count = plan.events[plan.event] // plan.charges
-        place: Place = slot or t
-        new = Counter({(agents.index(site), event): count for site in sites if (site, place) not in self.charged})
-        labels = self.study.parts[0].batch.labels()
-        self.chain.append(release_entries(new, labels, agents, first=t, last=t, slot=slot))
-        self.charged |= {(site, place) for site in sites}
+        self._charge_events(sites, slot or t, t, BatchEvent((plan.event,)), count, slot)
 
     def _charge_evaluation(self, sites: Sequence[str], t: int, slot: str | None = None) -> None:
         """Charge each site that is asked with the cost of an evaluation."""
-        measure, agents = self.agreement.measure, self.agreement.terms.agents
-        if measure is None:
+        if self.agreement.measure is None:
             raise TypeError("a study without evaluations charges none")
         place = slot or evaluation_place(t)
-        new = Counter({(agents.index(site), measure.event): 1 for site in sites if (site, place) not in self.charged})
-        labels = self.study.parts[0].batch.labels()
+        self._charge_events(sites, place, t, self.agreement.measure.event, 1, slot)
+        self.measured.add(place)
+
+    def _charge_events(
+        self, sites: Sequence[str], place: Place, t: int, event: BatchEvent, count: int, slot: str | None
+    ) -> None:
+        """Charge each site that is not yet charged for this place."""
+        agents, labels = self.agreement.terms.agents, self.study.parts[0].batch.labels()
+        new = Counter({(agents.index(site), event): count for site in sites if (site, place) not in self.charged})
         self.chain.append(release_entries(new, labels, agents, first=t, last=t, slot=slot))
         self.charged |= {(site, place) for site in sites}
-        self.measured.add(place)
 
     def _record_evaluation(self, total: NDArray[np.int64], answered: Sequence[str], slot: str | None = None) -> None:
         """Store what the sum [D] over some sites says about the model as it is."""
