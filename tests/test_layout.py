@@ -45,7 +45,6 @@ BORDERS = {  # modules whose functions may take or return a mapping with values 
     "cli/options.py": "click's flags",
     "data/facts.py": "keywords of two records",
     "data/schema.py": "a TOML file",
-    "federation/confinement/barriers.py": "keywords of a call",
     "federation/nvflare/cell.py": "NVFlare has no types",
     "federation/toml_sections.py": "a TOML file",
     "privacy/events.py": "lines of a hash chain",
