@@ -129,7 +129,7 @@ def privacy_reply(ledger: RunLedger, rounds_done: Mapping[int, int]) -> PrivacyR
 
 def _run_meter(plan: PlanEntry, ledger: RunLedger, done: int) -> RunMeter:
     study = ledger.study
-    charged = max((entry.last or 0 for entry in ledger.releases if entry.run == plan.run), default=0)
+    charged = max((entry.last for entry in ledger.releases if entry.run == plan.run), default=0)
     waiting = max(0, done - charged) if study.noise == "seeded" else 0
     events = ledger.events.get(plan.run, {})
     groups: dict[BudgetMeter, list[str]] = {}

@@ -250,7 +250,7 @@ def study_effects(study: Study, folder: RunFolder, stored: Sequence[Mapping[str,
         run_effects(label, w, schema, settings.intercept, log_odds, noise)
         for part, arrays in zip(study.parts, stored, strict=True)
         for noise in [_noise(part, arrays, schema.target)]
-        for label, w in zip(part.batch.labels(), np.moveaxis(arrays["w"], -2, 0), strict=True)
+        for label, w in zip(part.batch.labels(), _runs_first(arrays["w"]), strict=True)
     ]
     return EffectsRecord(runs=tuple(runs))
 
