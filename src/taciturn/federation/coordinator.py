@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from taciturn.algorithms.measure_release import MeasureRelease
 from taciturn.core.storage import flushed_size
 from taciturn.errors import InputError
 from taciturn.federation import SPEAKS, validation
@@ -156,6 +157,12 @@ class Coordinator(ABC):
     def is_evaluated(self) -> bool:
         """Whether the model as it is has been evaluated, or its evaluation was given up."""
         return any(row.round == self.progress.round for row in self.evaluations)
+
+    @property
+    def _measure(self) -> MeasureRelease:
+        if self.agreement.measure is None:
+            raise TypeError("this study has no evaluations")
+        return self.agreement.measure
 
     @property
     def evaluation_due(self) -> bool:
@@ -385,10 +392,8 @@ class Coordinator(ABC):
 
     def _charge_evaluation(self, sites: Sequence[str], t: int, slot: str | None = None) -> None:
         """Charge each site that is asked with the cost of an evaluation."""
-        if self.agreement.measure is None:
-            raise TypeError("a study without evaluations charges none")
         place = slot or evaluation_place(t)
-        self._charge_events(sites, place, t, self.agreement.measure.event, 1, slot)
+        self._charge_events(sites, place, t, self._measure.event, 1, slot)
         self.measured.add(place)
 
     def _charge_events(
@@ -402,10 +407,7 @@ class Coordinator(ABC):
 
     def _record_evaluation(self, total: NDArray[np.int64], answered: Sequence[str], slot: str | None = None) -> None:
         """Store what the sum [D] over some sites says about the model as it is."""
-        measure = self.agreement.measure
-        if measure is None:
-            raise TypeError("a study without evaluations has no sums of measures")
-        quality = private_quality(measure, total[:, None], 0, len(answered), self.agreement.target)
+        quality = private_quality(self._measure, total[:, None], 0, len(answered), self.agreement.target)
         row = self._add_evaluation(quality, tuple(answered), slot)
         self.log_event("evaluated", round=row.round, answered=list(answered), found=evaluation_sentence(row))
 

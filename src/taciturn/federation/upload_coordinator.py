@@ -141,16 +141,14 @@ class UploadCoordinator(Coordinator):
 
     def _run_evaluation(self, exchange: Exchange, ready: list[str]) -> list[str]:
         """Ask the ready sites for their measures of the model; with too few answers, retry a few times."""
-        t, measure = self.state.round, self.agreement.measure
-        if measure is None:
-            raise TypeError("a study without evaluations asks for none")
+        t = self.state.round
         self._charge_evaluation(ready, t)
         data = wire.encode(MeasureRequest(self.experiment, t, self.state.w))
         replies = exchange.request(dict.fromkeys(ready, data), self.agreement.terms.answer_seconds)
 
         def read(site: str, reply: bytes) -> NDArray[np.int64] | Refusal:
             most = self.agreement.terms.sites[site]
-            return validation.read_measures(reply, site, self.experiment, t, measure, most)
+            return validation.read_measures(reply, site, self.experiment, t, self._measure, most)
 
         answers, continuing, _ = self._read_replies(ready, replies, t, read)
         up, down = sum(map(len, replies.values())), len(data) * len(ready)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from taciturn.algorithms import ALGORITHMS, AlgorithmSpec
 from taciturn.core.arrays import backing_file
 from taciturn.core.storage import text_hash, to_json
-from taciturn.data import SOURCES, describe, fingerprint, source_for
+from taciturn.data import SOURCES, Facts, describe, fingerprint, source_for
 from taciturn.data.schema import read_schema, schema_text
 from taciturn.data.schema_draft import is_draft
 from taciturn.errors import InputError
@@ -235,7 +235,7 @@ def initial_files(study: Study, reservation: str) -> InitialFiles:
         files["start.json"] = to_json({"config": text_hash(config)} | _private(study.dataset)) + "\n"
         return InitialFiles(files, study_header(study), plan_entries(study), {})
     identity = uuid.uuid4().hex if study.settings.noise == "hardened" else None
-    data = public_description(study)
+    data = public_description(study.dataset, study.facts)
     start = StartRecord(config=text_hash(config), data=data, reservation=reservation, id=identity)
     files["start.json"] = to_json(start) + "\n"
     local = {}
@@ -256,11 +256,8 @@ def plan_entries(study: Study) -> list[PlanEntry]:
     ]
 
 
-def public_description(study: Study) -> DataDescription:
+def public_description(dataset: Dataset, facts: Facts) -> DataDescription:
     """Return the data of a certified study in public facts: declared numbers instead of counted ones."""
-    facts, dataset = study.facts, study.dataset
-    if facts is None:
-        raise TypeError("a study in mode paper has no public facts")
     tested = 0 if dataset.test is None else len(dataset.test.x)
     return DataDescription(
         name=dataset.name,
