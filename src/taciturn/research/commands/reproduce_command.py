@@ -127,10 +127,18 @@ def _show(summaries: list[Summary], place: Path, figures: Sequence[int], as_json
 
 
 def _numbers(summary: Summary) -> dict[str, object]:
-    names = ("data", "quick", "rounds", "seeds", "agents", "records", "device")
-    facts = {name: value for name, value in summary.items() if name in names}
-    order = {f"{epsilon:g}": holds for epsilon, holds in ordering(summary).items()}
-    return facts | {"ordering": order, "stages": summary["stages"], "rows": comparison(summary)}
+    return {
+        "data": summary["data"],
+        "quick": summary["quick"],
+        "rounds": summary["rounds"],
+        "seeds": summary["seeds"],
+        "agents": summary["agents"],
+        "records": summary["records"],
+        "device": summary["device"],
+        "ordering": {f"{epsilon:g}": holds for epsilon, holds in ordering(summary).items()},
+        "stages": summary["stages"],
+        "rows": comparison(summary),
+    }
 
 
 SHOWN = ("algorithm", "epsilon", "penalty", "best, %", "mean, %", "paper, %", "difference")  # in 80 columns
