@@ -30,7 +30,8 @@ from taciturn.dashboard.replies import (
 )
 from taciturn.dashboard.workers import BackgroundCache
 from taciturn.errors import CorruptFile, InputError
-from taciturn.reporting.tables import by_label, format_setting, rounds_done
+from taciturn.reporting.curves import by_label
+from taciturn.reporting.tables import format_setting, rounds_done
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.metrics_log import MetricsLog
 from taciturn.runs.records import MetricsRow, RunResult

@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from taciturn.core.storage import write_text
 from taciturn.privacy.signatures import OFFICER, ORGANISATION, Signable
-from taciturn.reporting.curves import full_label, run_label
+from taciturn.reporting.curves import first_of_labels, full_label, run_label
 from taciturn.reporting.evaluation_tables import (
     ABOUT,
     confusion_table,
@@ -33,7 +33,7 @@ from taciturn.reporting.tables import (
     has_seeds,
     result_table,
 )
-from taciturn.runs.effects import RunEffects, read_effects
+from taciturn.runs.effects import read_effects
 from taciturn.runs.folder import RunFolder, public_config
 from taciturn.runs.ledger import RunLedger
 from taciturn.runs.quality import ClassificationQuality, Quality
@@ -171,10 +171,7 @@ def _effects(folder: RunFolder) -> list[tuple[str, str]]:
         return []
     from taciturn.reporting.figures.effects_figure import effects_figure, in_words
 
-    first: dict[str, RunEffects] = {}
-    for run in read_effects(folder).runs:
-        first.setdefault(run_label(run.algorithm, run.epsilon), run)
-    shown = list(first.values())[:EFFECTS_LIMIT]
+    shown = first_of_labels(read_effects(folder).runs)[:EFFECTS_LIMIT]
     title = "The effect of every column"
     return [(full_label(run), _picture(partial(effects_figure, run), title, in_words(run))) for run in shown]
 

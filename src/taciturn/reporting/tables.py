@@ -6,11 +6,11 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from taciturn.reporting.curves import Labelled, run_label
+from taciturn.reporting.curves import by_label, run_label
 from taciturn.reporting.evaluation_tables import estimate_words
 from taciturn.runs.effects import NOISE_LEVEL, ColumnEffect, RunEffects
 from taciturn.runs.quality import RegressionQuality
@@ -19,8 +19,6 @@ from taciturn.runs.records import MethodFacts, RunResult
 SEED = "seed"
 HEADINGS = ("", "run", SEED, "test error", "objective", "residual", "noise", "rounds", "seconds", "sent up")
 GROUP_HEADINGS = ("run", "seeds", "test error", "lowest", "highest", "objective", "rounds", "seconds")
-
-L = TypeVar("L", bound=Labelled)
 
 
 def rounds_done(runs: Sequence[RunResult], methods: Mapping[str, MethodFacts]) -> int | None:
@@ -181,12 +179,10 @@ def _known(values: Sequence[float | None]) -> list[float]:
     return known if len(known) == len(values) else []
 
 
-def by_label(runs: Sequence[L]) -> dict[str, list[L]]:
-    """Return the runs of each algorithm and epsilon by its label, in their order."""
-    groups: dict[str, list[L]] = {}
-    for entry in runs:
-        groups.setdefault(run_label(entry.algorithm, entry.epsilon), []).append(entry)
-    return groups
+def mean_error(group: Sequence[RunResult]) -> float | None:
+    """Return the mean test error of some runs, or None if one of them is not known."""
+    errors = _known([entry.test_error for entry in group])
+    return fmean(errors) if errors else None
 
 
 def has_seeds(runs: Sequence[RunResult]) -> bool:
