@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
@@ -108,7 +108,7 @@ def _render(folder: RunFolder, ledger: RunLedger, effects: list[tuple[str, str]]
         unprotected=_unprotected(certified, source) if certified else [],
         nominal={labels[run]: f"{total:,.6g}" for run, total in paper.nominal_sums.items()} if paper else {},
         without_noise=sorted({labels[run] for run in paper.without_noise}) if paper else [],
-        audits=_audits(folder),
+        audits=[json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.path.glob("audit*.json"))],
         quality=_quality(summary),
         reliability=_reliability(summary),
         config=_config(config if local else public_config(config)),
@@ -191,10 +191,6 @@ def _totals(certified: Guarantee, labels: Sequence[str]) -> dict[str, RunGuarant
 
 def _unprotected(certified: Guarantee, source: SourceFacts | None) -> list[str]:
     return [*([source.unprotected] if source and source.unprotected else []), *certified.unprotected]
-
-
-def _audits(folder: RunFolder) -> list[Any]:
-    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.path.glob("audit*.json"))]
 
 
 def _evidence(folder: RunFolder, ledger: str, federated: bool) -> list[str]:

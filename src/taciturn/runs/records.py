@@ -38,8 +38,6 @@ class StoredConfig(TypedDict):
     plugins: list[str]
     test: str
     test_share: float
-    train_share: float
-    sample_fraction: float
     partition_key: int | str
     seeds: NotRequired[int]  # hardened noise has none
 
