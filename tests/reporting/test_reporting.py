@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 import taciturn
+from taciturn.core.storage import format_bytes
 from taciturn.reporting.curves import curves
 from taciturn.reporting.figures.run_figure import figure, owners_alone
 from taciturn.reporting.figures.style import save
 from taciturn.reporting.narrative import result_sentences
-from taciturn.reporting.tables import format_bytes, group_rows
+from taciturn.reporting.tables import group_rows
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.records import MetricsRow
 from tests.cli import helpers

@@ -26,6 +26,7 @@ from taciturn.cli.output import (
     stderr,
 )
 from taciturn.core.signals import stop_signals
+from taciturn.core.storage import format_bytes
 from taciturn.data.schema_draft import READ_OFF, is_draft
 from taciturn.errors import InputError
 from taciturn.kernels.library import library
@@ -33,7 +34,7 @@ from taciturn.planning.dry_run import DataForecast, DryRunReport, RunForecast
 from taciturn.privacy.accountants import EXPLAINED
 from taciturn.reporting.curves import run_label
 from taciturn.reporting.statements import PAPER_HEADLINE
-from taciturn.reporting.tables import format_bytes, format_epsilon
+from taciturn.reporting.tables import format_epsilon
 from taciturn.result import Run
 from taciturn.runs.folder import RunFolder
 from taciturn.training.loop import Interrupted

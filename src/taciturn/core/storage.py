@@ -337,3 +337,16 @@ def _plain(value: Any) -> Any:
         case list() | tuple():
             return [_plain(item) for item in value]
     return value
+
+
+def format_bytes(count: float) -> str:
+    """Return a number of bytes with its unit.
+
+    >>> format_bytes(12_345)
+    '12.3 kB'
+    """
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if count < 1000 or unit == "TB":
+            break
+        count /= 1000
+    return f"{count:.3g} {unit}"

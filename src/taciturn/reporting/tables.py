@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from taciturn.core.storage import format_bytes
 from taciturn.reporting.curves import by_label, run_label
 from taciturn.reporting.evaluation_tables import estimate_words
 from taciturn.runs.effects import NOISE_LEVEL, ColumnEffect, RunEffects
@@ -97,19 +98,6 @@ def format_setting(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def format_bytes(count: float) -> str:
-    """Return a number of bytes with its unit.
-
-    >>> format_bytes(12_345)
-    '12.3 kB'
-    """
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            break
-        count /= 1000
-    return f"{count:.3g} {unit}"
 
 
 def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[str]) -> str:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from taciturn.core.registry import Registry
-from taciturn.reporting.tables import format_bytes, markdown_table
+from taciturn.core.storage import format_bytes
+from taciturn.reporting.tables import markdown_table
 from taciturn.research.bench.machine import MachineFacts
 from taciturn.research.bench.timing import Options, Timing, format_seconds
 
