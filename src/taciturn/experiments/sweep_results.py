@@ -131,6 +131,11 @@ class Sweep(CompletedExperiment):
         """Every run, with figures that are for the owner of the records only."""
         return self._read_rows(local=True)
 
+    @property
+    def public_rows(self) -> list[RunRow]:
+        """Every run, without private figures."""
+        return self._read_rows(local=False)
+
     def _read_rows(self, local: bool) -> list[RunRow]:
         return [row for point, folder in self.completed for row in read_rows(point, folder, local)]
 
@@ -207,7 +212,7 @@ class Sweep(CompletedExperiment):
 
     def write(self) -> None:
         """Write tables, page and figure; files with private figures go to local-only."""
-        write_csv(self.path / "results.csv", [row.cells() for row in self._read_rows(local=False)])
+        write_csv(self.path / "results.csv", [row.cells() for row in self.public_rows])
         write_text(self.path / "sweep.md", self._page(local=False))
         if any(folder.has_local for _, folder in self.completed):
             write_csv(self.folder.results_folder(private=True) / "results.csv", [row.cells() for row in self.rows])
