@@ -174,6 +174,6 @@ def test_an_unfinished_run_can_be_drawn_but_has_no_report(run: taciturn.Run, tmp
         folder.read_summary()
 
 
-@pytest.mark.parametrize(("count", "text"), [(5, "5 B"), (1500, "1.5 kB"), (47_000_000, "47 MB"), (5e12, "5e+03 GB")])
+@pytest.mark.parametrize(("count", "text"), [(5, "5 B"), (1500, "1.5 kB"), (47_000_000, "47 MB"), (5e12, "5 TB")])
 def test_bytes_have_units(count: float, text: str) -> None:
     assert format_bytes(count) == text

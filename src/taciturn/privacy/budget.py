@@ -7,25 +7,15 @@ import math
 import os
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import cast
 
 from taciturn.core.locks import is_locked, locked
 from taciturn.core.storage import make_folder, require_folder, state_folder, write_text
 from taciturn.errors import BudgetExhausted, CorruptFile, InputError, PrivacyViolation, missing_file
-from taciturn.privacy.budget_state import (
-    OPEN,
-    RESERVED,
-    STARTED,
-    VIOLATED,
-    BudgetRow,
-    BudgetState,
-    StudyReservation,
-    machine_of,
-)
+from taciturn.privacy.budget_state import OPEN, RESERVED, STARTED, VIOLATED, BudgetState, StudyReservation, machine_of
 from taciturn.privacy.composition import ZERO_COST, StudyCost, max_cost
 from taciturn.privacy.hash_chain import HashChain, state_head_path
 from taciturn.privacy.ledger_transfer import HandOver, TransferRequest, check_hand_over, machine_id, signed_hand_over
@@ -145,7 +135,7 @@ class BudgetLedger:
         if not path.is_file():
             raise missing_file("ledger", path, f"'taciturn ledger init {path}' creates one")
         ledger = cls(path, identity_of(path))
-        ledger._check_machine(ledger._rows())
+        ledger._check_machine(ledger.chain.read())
         return ledger
 
     @classmethod
@@ -171,7 +161,7 @@ class BudgetLedger:
         ledger, here = cls(path, identity_of(path)), machine_id()
         with ledger._locked():
             known = ledger.chain.head.exists()
-            rows = cast(list[BudgetRow], ledger.chain.read() if known else ledger.chain.read_unverified())
+            rows = ledger.chain.read() if known else ledger.chain.read_unverified()
             if known and machine_of(rows) == here:
                 to = rows[-1]["to"] if rows[-1]["kind"] == "handed-over" else ""
                 why = f"was handed over from this machine to key {to}" if to else "is already in use on this machine"
@@ -181,7 +171,7 @@ class BudgetLedger:
             if lost_machine:
                 nonce, added = uuid.uuid4().hex, [row]
             elif rows[-1]["kind"] == "adopted" and machine_of(rows) == here:
-                nonce, added = rows[-1]["nonce"], []  # an adoption that was interrupted before the head was stored
+                nonce, added = str(rows[-1]["nonce"]), []  # an adoption that was interrupted before the head was stored
                 if not rows[-1]["lost_machine"]:
                     ledger._check_hand_over(rows[-2], hashes[:-1], key)
             else:
@@ -194,7 +184,7 @@ class BudgetLedger:
             write_text(ledger._adoption_mark(nonce), "")
         return ledger
 
-    def _check_hand_over(self, row: BudgetRow, hashes: Sequence[str], key: str) -> HandOver:
+    def _check_hand_over(self, row: Mapping[str, object], hashes: Sequence[str], key: str) -> HandOver:
         hand_over = check_hand_over(self.path, self.identity, row, hashes, key)
         if self._adoption_mark(hand_over.nonce).exists():
             raise InputError(f"{self.path} was already adopted on this machine: a hand-over can be adopted once")
@@ -204,10 +194,7 @@ class BudgetLedger:
         """Return the file that marks a hand-over as adopted on this machine."""
         return self.chain.head.with_name(f"{self.identity}.{Path(nonce).name}.adopted")
 
-    def _rows(self) -> list[BudgetRow]:
-        return cast(list[BudgetRow], self.chain.read())
-
-    def _check_machine(self, rows: Sequence[BudgetRow]) -> None:
+    def _check_machine(self, rows: Sequence[Mapping[str, object]]) -> None:
         if (machine := machine_of(rows)) != machine_id():
             raise InputError(
                 f"{self.path} belongs to machine {machine}, and this is machine {machine_id()}: hand it over there, "
@@ -445,7 +432,7 @@ class BudgetLedger:
 
     def _writable(self) -> BudgetState:
         """Return the state of a ledger that continues on this machine."""
-        rows = self._rows()
+        rows = self.chain.read()
         self._check_machine(rows)
         state = BudgetState.from_rows(rows)
         if state.handed_over:

@@ -301,7 +301,7 @@ class BudgetState:
         return max(map(rule.epsilon, sides)), all(map(rule.allows, sides))
 
 
-def machine_of(rows: Sequence[BudgetRow]) -> str:
+def machine_of(rows: Sequence[Mapping[str, object]]) -> str:
     """Return the machine on which a ledger was created or last adopted."""
     named = (row["machine"] for row in reversed(rows) if "machine" in row and row["kind"] != "handed-over")
-    return next(named, "(not named)")
+    return str(next(named, "(not named)"))

@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NotRequired, TypedDict, cast
 
 from taciturn.core.locks import is_locked, locked, run_lock
 from taciturn.core.storage import (
@@ -29,15 +29,7 @@ from taciturn.data.memory_names import is_in_memory
 from taciturn.errors import CorruptFile, InputError, LedgerTampered, missing_file
 from taciturn.privacy.hash_chain import HashChain, state_head_path
 from taciturn.runs.ledger import RunLedger
-from taciturn.runs.records import (
-    EvaluationRow,
-    LedgerEntry,
-    MetricsRow,
-    RunSummary,
-    StartRecord,
-    StoredConfig,
-    StudyHeader,
-)
+from taciturn.runs.records import EvaluationRow, LedgerEntry, MetricsRow, RunSummary, StartRecord, StudyHeader
 from taciturn.types import Array
 
 PARTITION_KEY = "partition.key"  # in local-only: the key by which private records are partitioned
@@ -52,6 +44,27 @@ logger = logging.getLogger(__name__)
 def existing_folder(path: Path) -> InputError:
     """Return the error for an output folder that exists."""
     return InputError(f"{path} exists: choose another --out, or continue it with 'taciturn resume {path}'")
+
+
+class StoredConfig(TypedDict):
+    """The settings in config.toml that are read by name; it has all others too."""
+
+    mode: str
+    data: str
+    noise: str
+    algorithm: list[str]
+    epsilon: list[float]
+    total_epsilon: list[float]
+    delta: float
+    rounds: int
+    eta: str | float
+    features: str
+    ledger: str
+    plugins: list[str]
+    test: str
+    test_share: float
+    partition_key: int | str
+    seeds: NotRequired[int]  # hardened noise has none
 
 
 def make_local_folder(path: Path) -> None:

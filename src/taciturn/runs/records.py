@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, NotRequired, TypeAlias, TypedDict
+from typing import ClassVar, TypeAlias
 
 from taciturn.errors import CorruptFile
 from taciturn.privacy.events import Event
@@ -19,27 +19,6 @@ from taciturn.runs.private_quality import PrivateQuality
 from taciturn.runs.quality import Quality
 
 # The data
-
-
-class StoredConfig(TypedDict):
-    """The settings in config.toml that are read by name; it has all others too."""
-
-    mode: str
-    data: str
-    noise: str
-    algorithm: list[str]
-    epsilon: list[float]
-    total_epsilon: list[float]
-    delta: float
-    rounds: int
-    eta: str | float
-    features: str
-    ledger: str
-    plugins: list[str]
-    test: str
-    test_share: float
-    partition_key: int | str
-    seeds: NotRequired[int]  # hardened noise has none
 
 
 @dataclass(frozen=True, kw_only=True)
