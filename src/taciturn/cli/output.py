@@ -28,7 +28,6 @@ from taciturn.reporting.evaluation_tables import (
 from taciturn.reporting.statements import PAPER_HEADLINE, headline
 from taciturn.reporting.tables import GROUP_HEADINGS, group_rows, has_seeds, result_table, rounds_done
 from taciturn.result import Run
-from taciturn.runs.folder import RunFolder, make_local_folder
 from taciturn.runs.records import EvaluationRow
 
 if TYPE_CHECKING:
@@ -221,9 +220,3 @@ def save_figure(figure: Figure, path: Path, private: bool = False) -> None:
     from taciturn.reporting.figures.style import save
 
     save(figure, path, private)
-
-
-def owner_folder(folder: RunFolder) -> Path:
-    """Return the run's folder for the owner of the records, and create it for a run in mode paper."""
-    make_local_folder(folder.local)
-    return folder.local

@@ -94,9 +94,7 @@ class ExperimentFolder:
 
     def results_folder(self, private: bool) -> Path:
         """Return the folder for tables and figures: local-only, created if needed, where they are private."""
-        if private:
-            make_local_folder(self.local)
-        return self.local if private else self.path
+        return make_local_folder(self.local) if private else self.path
 
     def shared_partition_key(self, grid: Grid) -> int | None:
         """Return the key by which all points partition private records, or None if each point has its own.

@@ -67,11 +67,12 @@ class StoredConfig(TypedDict):
     seeds: NotRequired[int]  # hardened noise has none
 
 
-def make_local_folder(path: Path) -> None:
-    """Create a folder for the owner of the records only, unless it exists, with a README that says so."""
+def make_local_folder(path: Path) -> Path:
+    """Create a folder for the owner of the records only, unless it exists, with a README that says so; return it."""
     if not path.is_dir():
         make_folder(path)
         write_text(path / "README.txt", LOCAL_ONLY)
+    return path
 
 
 @dataclass(frozen=True)

@@ -100,14 +100,11 @@ def train(
     group.broadcast(lambda: _rewind(folder, [part.batch for part in study.parts]))
     evaluated = group.is_main and any(part.measure for part in study.parts)
     held_out = study.dataset.held_out_shards if evaluated else ()  # as they are before they move to a device
+    shown = watch if group.is_main else lambda progress: None
     with on_backend(study, group) as placed:
         for part in placed.parts:
-            _train_part(placed, folder, part, held_out, watch if group.is_main else _ignore, stop, group)
+            _train_part(placed, folder, part, held_out, shown, stop, group)
     group.broadcast(lambda: _flush(folder))
-
-
-def _ignore(progress: Progress) -> None:
-    pass
 
 
 def _flush(folder: RunFolder) -> None:

@@ -41,7 +41,7 @@ from taciturn.training.central import is_central
 from taciturn.training.process_group import SINGLE_PROCESS, ProcessGroup
 from taciturn.training.record_ties import check_link, link_ledger, table_digest, warn_without_ledger
 from taciturn.training.torch_backend import check_device, check_in_memory
-from taciturn.types import Dataset, Range, Shard
+from taciturn.types import Dataset, Range
 from taciturn.version import VERSION
 
 logger = logging.getLogger(__name__)
@@ -120,13 +120,9 @@ def select_own_agents(study: Study, group: ProcessGroup) -> Study:
     dataset, own = study.dataset, group.partition(len(study.dataset.agents))[group.rank]
     if len(own) == len(dataset.agents):
         return study
-    shards = tuple(_copied(shard) for shard in dataset.train[own.start : own.stop])
+    mine = dataset.train[own.start : own.stop]  # of which memory-mapped records stay in their file
+    shards = tuple(shard.copy() if backing_file(shard.x) is None else shard for shard in mine)
     return study._replace(dataset=replace(dataset, train=shards, test=dataset.test if group.is_main else None))
-
-
-def _copied(shard: Shard) -> Shard:
-    """Return a copy in memory; memory-mapped records stay in their file."""
-    return shard.copy() if backing_file(shard.x) is None else shard
 
 
 class Reservation:
