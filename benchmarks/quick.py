@@ -37,7 +37,9 @@ def main() -> None:
             "rounds": plan.rounds,
             "seconds": round(time.perf_counter() - began, 1),
             "ordering": {f"{epsilon:g}": holds for epsilon, holds in ordering(summary).items()},
-            "test_error_percent": {f"{row['name']}, {row['epsilon']}": round(row["best"], 2) for row in rows},
+            "test_error_percent": {
+                f"{row['name']}, {row['epsilon']}": round(row["best"], 2) for row in rows if row["best"] is not None
+            },
         }
         print(data, found[data], flush=True)
     write_results(given.out, found)

@@ -67,7 +67,7 @@ def measure(data: str) -> list[dict[str, Any]]:
     for cell in cells:
         runs = [trained(data, agents, cell, number, split) for number, split in enumerate(splits)]
         errors = [100.0 * entry.test_error for run in runs for entry in run.runs if entry.test_error is not None]
-        settings = runs[0].folder.read_config()
+        settings = dict(runs[0].folder.read_config())
         honest = agents - cell.colluders - cell.missing
         mean: dict[str, Any] = {**spread(errors)}
         known = interval(errors)  # of 95 %, over splits and noise

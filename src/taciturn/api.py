@@ -133,7 +133,7 @@ def run(
                     owners_logger.warning("%s", study.dataset.left_out)
                 study = select_own_agents(study, group)
                 finished = _train_and_close(study, folder, shown, stop, group, reservation)
-    return replace(finished, frames=_frames_in(settings))
+    return replace(finished, frames=_frames_in(settings.get("data"), settings.get("test")))
 
 
 def plan(config: str | Path | None = None, **settings: Unpack[SettingKeywords]) -> PlanReport:
@@ -256,7 +256,7 @@ def resume(
         started(folder)
         begun = group.broadcast(lambda: _begun(folder))
         if begun is None:
-            return Run(folder, _frames_in({"data": data, "test": test}))
+            return Run(folder, _frames_in(data, test))
         logger.info("resuming %s", folder.path)
         with (
             frames_again(folder.read_config(), folder.schema, data=data, test=test),
@@ -266,7 +266,7 @@ def resume(
             study = group.run_on_all(lambda: rebuilt(folder, begun, group))
             study = select_own_agents(study, group)
             finished = _train_and_close(study, folder, shown, stop, group, reservation)
-    return replace(finished, frames=_frames_in({"data": data, "test": test}))
+    return replace(finished, frames=_frames_in(data, test))
 
 
 def open_run(path: str | Path) -> Run:
@@ -336,7 +336,7 @@ def sent(
         return replay_uploads(study, folder, run, agent, round, watch)
 
 
-def read_config(path: str | Path) -> Mapping[str, Any]:
+def read_config(path: str | Path) -> Mapping[str, object]:
     """Return the settings of a TOML file, not yet checked.
 
     Raises
@@ -361,9 +361,9 @@ def read_config(path: str | Path) -> Mapping[str, Any]:
     return found
 
 
-def _frames_in(settings: Mapping[str, Any]) -> dict[str, Frames]:
+def _frames_in(data: str | Path | Frames | None, test: str | Path | Frames | None) -> dict[str, Frames]:
     """Return the data frames among the settings, which a run keeps in memory so that it can be evaluated."""
-    given = {name: settings.get(name) for name in ("data", "test")}
+    given = {"data": data, "test": test}
     return {name: value for name, value in given.items() if not isinstance(value, str | os.PathLike | None)}
 
 

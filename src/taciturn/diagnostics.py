@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from packaging.requirements import Requirement
 
-from taciturn.core.storage import state_folder
+from taciturn.core.storage import format_bytes, state_folder
 from taciturn.data import SOURCES, data_folder
-from taciturn.data.dataset_source import machine_memory, size_text
+from taciturn.data.dataset_source import machine_memory
 from taciturn.errors import TaciturnError
 from taciturn.kernels.library import LEVELS, level
 from taciturn.kernels.threads import cores
@@ -70,7 +70,7 @@ def _check_package() -> Iterator[tuple[str, ...]]:
 def _check_machine() -> Iterator[tuple[str, ...]]:
     yield "system", GOOD, f"{platform.system()} {platform.machine()}"
     yield "cores", GOOD, str(cores())
-    yield "memory", GOOD, size_text(machine_memory())
+    yield "memory", GOOD, format_bytes(machine_memory())
     yield _check_gpu()
     yield "randomness", GOOD, f"from the operating system; read {len(os.urandom(32))} bytes without waiting"
 
@@ -152,7 +152,7 @@ def _check_place(name: str, path: Path, use: str) -> tuple[str, ...]:
     if not (existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)):
         return name, BAD, f"{path.absolute()} cannot be written to", f"it is {use}"
     free = shutil.disk_usage(existing).free
-    words = f"{path.absolute()}, {size_text(free)} free: {use}"
+    words = f"{path.absolute()}, {format_bytes(free)} free: {use}"
     if free < MIN_FREE:
         return name, BAD, words, "free some space: a run that cannot write stops"
     return name, GOOD, words

@@ -55,18 +55,15 @@ class LogLines:
     ----------
     console : Console
         Where lines go.
-    seconds : float, optional
-        The pause between two lines, `LINE_SECONDS` by default.
     """
 
-    def __init__(self, console: Console, seconds: float | None = None) -> None:
-        self._console, self._seconds = console, LINE_SECONDS if seconds is None else seconds
-        self._last = time.monotonic()
+    def __init__(self, console: Console) -> None:
+        self._console, self._last = console, time.monotonic()
 
     @property
     def due(self) -> bool:
         """Whether enough time has passed since the last line, and the console is not a terminal."""
-        return not self._console.is_terminal and time.monotonic() - self._last > self._seconds
+        return not self._console.is_terminal and time.monotonic() - self._last > LINE_SECONDS
 
     def print(self, text: str) -> None:
         """Print a line if one is due."""

@@ -16,8 +16,8 @@ from numpy.random import Generator, default_rng
 from numpy.typing import NDArray
 
 from taciturn.algorithms import ALGORITHMS, Agent, AlgorithmConfig
+from taciturn.algorithms.fedavg import training_sensitivity
 from taciturn.algorithms.hidden_updates import largest_eta
-from taciturn.algorithms.local_training import training_sensitivity
 from taciturn.algorithms.noisy_gradient import CertifiedGradient
 from taciturn.algorithms.schedules import Constant
 from taciturn.algorithms.subproblem import Solver, Subproblem, scale_records

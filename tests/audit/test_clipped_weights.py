@@ -11,7 +11,7 @@ import math
 import numpy as np
 import pytest
 
-from taciturn.algorithms.local_training import LocalTraining, training_sensitivity
+from taciturn.algorithms.fedavg import LocalTraining, training_sensitivity
 from taciturn.algorithms.schedules import Constant
 from taciturn.audit.epsilon_bound import choose, epsilon_lower, judge
 from taciturn.audit.scores import RecordingNoise

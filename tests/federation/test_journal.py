@@ -17,8 +17,10 @@ from hypothesis.extra.numpy import arrays
 
 from taciturn.algorithms.base import Agent
 from taciturn.errors import InputError
-from taciturn.federation.journal import Journal, RoundRecord
+from taciturn.federation.journal import Journal, RoundRecord, place_of
 from taciturn.federation.messages import array_digest, digest
+from taciturn.privacy.events import Discrete
+from taciturn.runs.records import ReleaseEntry
 
 ZERO = np.zeros((3, 1, 2))
 NAME = "0123456789abcdef"
@@ -35,8 +37,20 @@ def state(t: int) -> Agent:
     return Agent(ZERO + t, ZERO - t)
 
 
+def release(t: int, held_out: bool | None = None, slot: str | None = None) -> ReleaseEntry:
+    event = Discrete(scale=0.2, l2=0.1, sigma=5000.0, coordinates=12)
+    return ReleaseEntry(
+        run=0, agent="north", event=event, count=1, first=t, last=t, session=1, held_out=held_out, slot=slot
+    )
+
+
+def test_an_upload_belongs_to_its_round_or_evaluation_or_slot() -> None:
+    places = [place_of(release(3)), place_of(release(3, held_out=True)), place_of(release(3, slot="0/2"))]
+    assert places == [3, "evaluation 3", "0/2"]
+
+
 def write(journal: Journal, t: int, base: int, name: str = NAME) -> None:
-    row = RoundRecord(t, base, f"w{t}", [{"kind": "release", "round": t}], b"upload %d" % t)
+    row = RoundRecord(t, base, f"w{t}", (release(t),), b"upload %d" % t)
     put(journal, row, state(t), name)
 
 
@@ -124,7 +138,7 @@ def test_a_state_comes_back_to_the_bit(
         agent = Agent(np.asarray(z).astype(dtype), np.asfortranarray(lam).astype(dtype))
     with Journal.open(tmp_path_factory.mktemp("j") / "state") as journal:
         journal.begin(NAME, "tiny", "", "", "")
-        put(journal, RoundRecord(1, 0, "w", [], b"u"), agent)
+        put(journal, RoundRecord(1, 0, "w", (), b"u"), agent)
         found = journal.agent_state(NAME, 1, ZERO.astype(dtype))
     assert found is not None
     for one, other in zip(found, agent, strict=True):
@@ -141,7 +155,7 @@ def test_a_round_comes_back_as_it_was_written(journal: Journal) -> None:
     write(journal, 1, 0)
     write(journal, 2, 1)
     last = journal.last_round(NAME)
-    assert last == RoundRecord(2, 1, "w2", [{"kind": "release", "round": 2}], b"upload 2")
+    assert last == RoundRecord(2, 1, "w2", (release(2),), b"upload 2")
     assert [row.round for row in journal.rounds(NAME)] == [1, 2]
     assert [(d.kind, d.round, d.sha256, d.bytes) for d in journal.departures()] == [
         ("answer", t, digest(b"upload %d" % t), 8) for t in (1, 2)
@@ -166,7 +180,7 @@ def test_what_is_deleted_is_not_on_the_disk(tmp_path: Path) -> None:
     secret = np.full((3, 1, 2), 123.456789)
     with Journal.open(tmp_path) as journal:
         journal.begin(NAME, "tiny", "", "", "")
-        put(journal, RoundRecord(1, 0, "w", [], b"the first upload"), Agent(secret, secret))
+        put(journal, RoundRecord(1, 0, "w", (), b"the first upload"), Agent(secret, secret))
         write(journal, 2, 1)
         write(journal, 3, 2)
     found = b"".join(path.read_bytes() for path in tmp_path.iterdir())
@@ -176,7 +190,7 @@ def test_what_is_deleted_is_not_on_the_disk(tmp_path: Path) -> None:
 
 def test_what_is_deleted_is_not_on_the_disk_while_the_agent_is_at_work(tmp_path: Path, journal: Journal) -> None:
     secret = np.full((3, 1, 2), 123.456789)
-    put(journal, RoundRecord(1, 0, "w", [], b"the first upload"), Agent(secret, secret))
+    put(journal, RoundRecord(1, 0, "w", (), b"the first upload"), Agent(secret, secret))
     write(journal, 2, 1)
     write(journal, 3, 2)
     assert secret.tobytes() not in b"".join(path.read_bytes() for path in (tmp_path / "state").iterdir())
@@ -184,7 +198,7 @@ def test_what_is_deleted_is_not_on_the_disk_while_the_agent_is_at_work(tmp_path:
 
 def test_at_the_end_of_a_study_nothing_of_it_is_on_the_disk(tmp_path: Path, journal: Journal) -> None:
     secret = np.full((3, 1, 2), 123.456789)
-    put(journal, RoundRecord(1, 0, "w", [], b"the first upload"), Agent(secret, secret))
+    put(journal, RoundRecord(1, 0, "w", (), b"the first upload"), Agent(secret, secret))
     journal.close(NAME)
     found = b"".join(path.read_bytes() for path in (tmp_path / "state").iterdir())
     assert secret.tobytes() not in found and b"the first upload" not in found
@@ -250,13 +264,13 @@ def put(journal, row, agent):
 
 with Journal.open(where) as journal:
     journal.begin("e", "tiny", "", "", "")
-    put(journal, RoundRecord(1, 0, "w1", [], b"one"), Agent(zero + 1, zero))
+    put(journal, RoundRecord(1, 0, "w1", (), b"one"), Agent(zero + 1, zero))
     if do == "during":  # the transaction is open, and not committed
         journal.record_departure = lambda *args: (print("now", flush=True), time.sleep(60))
     elif do == "before":
         print("now", flush=True)
         time.sleep(60)
-    put(journal, RoundRecord(2, 1, "w2", [], b"two"), Agent(zero + 2, zero))
+    put(journal, RoundRecord(2, 1, "w2", (), b"two"), Agent(zero + 2, zero))
     print("now", flush=True)
     time.sleep(60)
 """

@@ -82,7 +82,6 @@ class Parties:
             limit,
             site=header.site,
             terms=header.terms,
-            experiment=header.experiment,
             versions=(header.version,),
         )
 
@@ -252,7 +251,6 @@ def test_a_message_of_another_site_study_terms_or_version_is_refused(we: Parties
     """The coordinator did seal each for north's identity; only the subject is wrong."""
     others = {
         "site south reached north": HEADER._replace(site="south"),
-        "about study": HEADER._replace(experiment=bytes(16)),
         "copies of federation.toml differ": HEADER._replace(terms=bytes(32)),
         "version 2; .* 1": HEADER._replace(version=2),
     }

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 import taciturn
+from taciturn.core.storage import format_bytes
 from taciturn.reporting.curves import curves
 from taciturn.reporting.figures.run_figure import figure, owners_alone
 from taciturn.reporting.figures.style import save
 from taciturn.reporting.narrative import result_sentences
-from taciturn.reporting.tables import format_bytes, group_rows
+from taciturn.reporting.tables import group_rows
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.records import MetricsRow
 from tests.cli import helpers
@@ -173,6 +174,6 @@ def test_an_unfinished_run_can_be_drawn_but_has_no_report(run: taciturn.Run, tmp
         folder.read_summary()
 
 
-@pytest.mark.parametrize(("count", "text"), [(5, "5 B"), (1500, "1.5 kB"), (47_000_000, "47 MB"), (5e12, "5e+03 GB")])
+@pytest.mark.parametrize(("count", "text"), [(5, "5 B"), (1500, "1.5 kB"), (47_000_000, "47 MB"), (5e12, "5 TB")])
 def test_bytes_have_units(count: float, text: str) -> None:
     assert format_bytes(count) == text

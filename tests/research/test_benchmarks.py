@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,7 +88,7 @@ def test_goals_are_for_figures_that_exist_and_not_for_a_trial() -> None:
 
 
 def test_ratios_are_those_of_the_times() -> None:
-    found = run("dense-round").summary()
+    found: Any = run("dense-round").summary()
     best = {name: timing["best"] for name, timing in found["seconds"].items()}
     products = min(seconds for name, seconds in best.items() if name.startswith("two matrix products"))
     own = best["Taciturn's round"]

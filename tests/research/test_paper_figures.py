@@ -24,7 +24,7 @@ EPSILONS = (0.05, 0.1, 1.0, 5.0, math.inf)
 NAMES = ["figure-1-testing-errors", "figure-2-best-errors", "figure-3-noise", "figure-4-penalties"]
 
 
-def group(algorithm: str, epsilon: float, **changes: Any) -> dict[str, Any]:
+def group(algorithm: str, epsilon: float, **changes: Any) -> Any:
     """A group whose mean falls from 0.9 to what its algorithm ends with; the best seed is 0.002 better."""
     end = ENDS[algorithm] * (1.0 if epsilon <= 0.05 else 0.9 if epsilon <= 1.0 else 0.8)
     mean = [end + (0.9 - end) / math.sqrt(t) for t in ROUNDS[:-1]] + [end + 0.002]
@@ -40,18 +40,17 @@ def group(algorithm: str, epsilon: float, **changes: Any) -> dict[str, Any]:
     } | changes  # fmt: skip
 
 
-def summary(groups: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+def summary(groups: list[Any], **changes: Any) -> Any:
     """A summary as it is read from its file."""
     made = {
         "taciturn": "0.1.0", "data": "mnist", "quick": False, "rounds": 20000, "seeds": 10, "agents": 10,
         "records": 60000, "test_records": 10000, "device": "CPU, float32", "digest": "0",
         "groups": groups, "stages": [],
     }  # fmt: skip
-    read: dict[str, Any] = json.loads(to_json(made | changes))
-    return read
+    return json.loads(to_json(made | changes))
 
 
-def whole(data: str = "mnist") -> dict[str, Any]:
+def whole(data: str = "mnist") -> Any:
     """Everything there is: penalties and noise levels of OutP, both steps on FEMNIST."""
     groups = [group(algorithm, epsilon) for algorithm in ENDS for epsilon in EPSILONS]
     groups += [group("outp", e, penalty=p) for e in EPSILONS[:4] for p in ("dynamic/100", "0.1", "1", "10")]
@@ -61,7 +60,7 @@ def whole(data: str = "mnist") -> dict[str, Any]:
     return summary(groups, data=data)
 
 
-def drawn(summaries: list[dict[str, Any]], number: int) -> Any:
+def drawn(summaries: list[Any], number: int) -> Any:
     made = figure(summaries, number)
     assert made is not None
     return made

@@ -165,7 +165,7 @@ def test_impossible_combinations_are_refused(tmp_path: Path, changes: dict[str, 
 def test_every_eta_runs_and_its_constants_are_written_down(tmp_path: Path, eta: str, constant: str) -> None:
     run = train(tmp_path / "r", eta=eta, beta=0.1)
     assert run.runs[0]["rounds"] == 5
-    assert isinstance(run.folder.read_config()[constant], float)
+    assert isinstance(dict(run.folder.read_config())[constant], float)
     assert ("was computed from them" in run.folder.report.read_text()) == (eta == "smooth")
 
 

@@ -247,5 +247,5 @@ def test_public_files_of_a_secure_sum_do_not_depend_on_single_uploads(
     assert all(row["consensus_residual"] > 0.0 for row in owned)
     assert {row["consensus_residual"] is None for row in known} == {trust != "agents"}
     assert ("z_smooth" in read_arrays(first.averages)) == (trust == "agents")
-    assert first.read_config()["trust"] == first.read_ledger()[0]["trust"] == trust
+    assert dict(first.read_config())["trust"] == first.read_ledger()[0]["trust"] == trust
     assert first.read_summary()["privacy"]["trust"] == trust

@@ -296,7 +296,7 @@ class Additive(GradientAtModel, AveragingServer):
         statistics: Array,
         rounds: int,
         contrasts: NDArray[np.float64],
-        answered: Sequence[int] = (),
+        answered: Sequence[int],
     ) -> CurveNoise:
         """Return the noise in the curves; see `taciturn.algorithms.curve_noise`."""
         agents, intercept = self.problem.agents, len(statistics) > self._width

@@ -45,7 +45,7 @@ class KnownCurveNoise(Protocol):
         statistics: Array,
         rounds: int,
         contrasts: NDArray[np.float64],
-        answered: Sequence[int] = (),
+        answered: Sequence[int],
     ) -> CurveNoise:
         """Return the noise in the curves.
 

@@ -137,18 +137,6 @@ class StrongEta:
         return eta[:, None]
 
 
-@dataclass(frozen=True, eq=False)
-class ConcatenatedSchedule:
-    """The schedules of several groups of runs, concatenated."""
-
-    groups: tuple[Schedule, ...]
-
-    def __call__(self, t: int) -> Array:
-        """Return the numbers of all runs, group after group, [R, 1]."""
-        parts = [group(t) for group in self.groups]
-        return parts[0] if len(parts) == 1 else namespace(parts[0]).concatenate(parts)
-
-
 class StepKind:
     """How rho and eta enter a method's step. The planner chooses its rule for both by this type.
 

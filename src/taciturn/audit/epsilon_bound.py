@@ -147,7 +147,6 @@ def _options(name: str, first: Array, second: Array, delta: float, alpha: float)
 class TradeoffCurve(NamedTuple):
     """The errors of one score at all thresholds, with one of the data sets as the null."""
 
-    null: int
     false_positive: Array
     false_negative: Array
 
@@ -159,4 +158,4 @@ def curves(
     pair = (np.sort(first[attack.score]), np.sort(second[attack.score]))
     thresholds = np.unique(np.quantile(np.concatenate(pair), np.concatenate([[0.0], SHARES, [1.0]])))
     below = [np.searchsorted(scores, thresholds, "left") / len(scores) for scores in pair]
-    return TradeoffCurve(0, 1.0 - below[0], below[1]), TradeoffCurve(1, below[1], 1.0 - below[0])
+    return TradeoffCurve(1.0 - below[0], below[1]), TradeoffCurve(below[1], 1.0 - below[0])

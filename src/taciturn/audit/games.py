@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -311,7 +311,7 @@ def _build(claim: Claim, facts: Facts, rho: float, eta: float) -> Algorithm:
 def _settings(claim: Claim, rho: float, eta: float) -> Settings:
     if not 0.0 < claim.epsilon < math.inf:
         raise InputError(f"claim is {claim.epsilon:g}; it must be positive and finite")
-    common: dict[str, Any] = {
+    common: dict[str, object] = {
         "mode": claim.mode, "algorithm": claim.algorithm, "delta": claim.delta,
         "loss": "softmax", "regulariser": "l2", "beta": 0.0, "rounds": 1, "rho": rho, "eta": eta, "record_bound": 1.0,
         "radius_scale": 1e9,  # objt: a trust region without effect
@@ -328,7 +328,7 @@ def _settings(claim: Claim, rho: float, eta: float) -> Settings:
         if (claim.mechanism, claim.noise) != ("laplace", "seeded"):
             raise InputError(f"{claim.noise} {claim.mechanism} noise needs mode certified; paper has seeded laplace")
         return resolve(common, {"epsilon": claim.epsilon})
-    certified: dict[str, Any] = {
+    certified: dict[str, object] = {
         "mechanism": claim.mechanism, "adjacency": claim.adjacency, "noise": claim.noise, "clip": CLIP,
         "trust": claim.trust, "colluders": claim.colluders, "missing": claim.missing,
     }  # fmt: skip

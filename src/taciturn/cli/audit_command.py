@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ def _claim_of(folder: RunFolder, own: Sequence[str]) -> Claim:
     if math.isinf(min(budgets)):
         raise InputError(f"{folder.path} has no noise, so there is no claim to audit")
     algorithm = settings.algorithm[0]
-    return Claim(
+    claim = Claim(
         epsilon=min(budgets),
         delta=settings.delta,
         mode=settings.mode,
@@ -137,19 +138,18 @@ def _claim_of(folder: RunFolder, own: Sequence[str]) -> Claim:
         local_updates=local_updates(settings, algorithm),
         sampling_rate=sampling_rate(settings, algorithm) if takes_samples(algorithm) else None,
         noise=settings.noise,
-        **_trust_of(folder, settings),
     )
+    return claim if settings.trust == AGENTS else _with_trust(claim, folder, settings)
 
 
-def _trust_of(folder: RunFolder, settings: Settings) -> dict[str, Any]:
-    """Return the trust model of a run's claim; few honest agents are simulated: more make no difference."""
-    if settings.trust == AGENTS:
-        return {}
+def _with_trust(claim: Claim, folder: RunFolder, settings: Settings) -> Claim:
+    """Return the claim with the run's trust model; few honest agents are simulated: more make no difference."""
     lost = settings.colluders + settings.missing if settings.trust == SECURE_SUM else 0
     honest = max(MAX_HONEST, settings.missing + 1)  # a sum needs more honest agents than may be missing
     simulated = lost + min(folder.read_ledger().study.facts.agents - lost, honest)
-    kept = {"trust": settings.trust, "colluders": settings.colluders, "missing": settings.missing}
-    return kept | {"agents": simulated}
+    return replace(
+        claim, trust=settings.trust, colluders=settings.colluders, missing=settings.missing, agents=simulated
+    )
 
 
 def _print(found: Audit, plot: Path | None) -> None:

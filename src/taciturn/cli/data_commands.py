@@ -10,9 +10,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 
 from taciturn.cli.options import SuggestingGroup
 from taciturn.cli.output import JSON, PATH, check_new, note, print_fields, print_json, say, stderr
-from taciturn.core.storage import write_text
+from taciturn.core.storage import format_bytes, write_text
 from taciturn.data import SOURCES, data_folder, describe, draft_schema, feature_cache, load_unmapped, read_table
-from taciturn.data.dataset_source import size_text
 from taciturn.data.feature_maps import MAPS, NONE
 from taciturn.errors import InputError
 from taciturn.settings import resolve
@@ -144,7 +143,7 @@ def clear_cache() -> None:
       taciturn data clear-cache
     """
     size = feature_cache.clear()
-    say(f"{size_text(size)} removed from {feature_cache.folder()}" if size else f"{feature_cache.folder()} is empty")
+    say(f"{format_bytes(size)} removed from {feature_cache.folder()}" if size else f"{feature_cache.folder()} is empty")
 
 
 @data.command()

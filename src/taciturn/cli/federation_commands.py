@@ -28,7 +28,7 @@ from taciturn.cli.output import (
 from taciturn.cli.progress_display import FederationDisplay
 from taciturn.cli.site_commands import AUDIT, LOG, TOKEN, serve_monitor, site
 from taciturn.core.signals import stop_signals
-from taciturn.core.storage import write_text
+from taciturn.core.storage import require_folder, write_text
 from taciturn.errors import InputError, TaciturnError
 from taciturn.privacy.trust import SECURE_SUM
 from taciturn.result import Run
@@ -36,6 +36,8 @@ from taciturn.settings.rules import counts, integer, one_of, real
 
 if TYPE_CHECKING:
     from taciturn.federation.demo import DemoResult
+    from taciturn.federation.terms import Terms
+    from taciturn.runs.folder import RunFolder
 
 F = TypeVar("F", bound=Callable[..., Any])
 IDENTITY = "coordinator.identity"
@@ -133,9 +135,8 @@ def init(
     from taciturn.federation.terms import read_terms
 
     check_new(file)
+    require_folder(file)
     folder = file.resolve().parent
-    if not folder.is_dir():
-        raise InputError(f"there is no folder {file.parent} to put {file.name} into")
     if bool(schema) == bool(data):
         raise InputError("give either --schema for the sites' tables, or --data for a published data set")
     most = counts("sites", sites) if "=" in sites else None
@@ -263,16 +264,7 @@ def provision(terms: Path, out: Path, renew: tuple[str, ...], as_json: bool) -> 
 
 @federation.command()
 @with_sites
-def run(
-    terms: Path,
-    kits: Path,
-    out: Path | None,
-    identity: Path | None,
-    without: tuple[str, ...],
-    log: Path | None,
-    audit: str,
-    as_json: bool,
-) -> None:
+def run(terms: Path, out: Path | None, as_json: bool, **running: Any) -> None:
     """Run a study: wait for the sites, train, and recover from failures.
 
     The same command continues a study that was stopped (Ctrl-C) or killed, from its last round; no budget is spent
@@ -287,21 +279,11 @@ def run(
     """
     check_engine()
     from taciturn.federation.coordinator import FINISHED
-    from taciturn.federation.coordinator_process import run_coordinator
-    from taciturn.federation.logs import audited, check_audit, logged
     from taciturn.federation.run_folder import participation_totals
     from taciturn.federation.terms import read_terms
 
     read = read_terms(terms)
-    own = identity or terms.resolve().parent / IDENTITY
-    place = out or Path("runs") / f"federation-{read.name}"
-    with (
-        logged(log, note) as log_line,
-        audited(check_audit("--audit", audit), "coordinator") as audit_line,
-        stop_signals(log_line) as stop,
-        FederationDisplay(stderr, log_line, lines=log is not None) as display,
-    ):
-        folder, outcome = run_coordinator(read, kits, own, place, log_line, stop, display.show, without, audit_line)
+    folder, outcome = _coordinate(read, _study_folder(read, out), **running)
     if outcome != FINISHED:
         note("stopped: the same command continues from here")
         raise Exit(130)
@@ -314,16 +296,7 @@ def run(
 
 @federation.command()
 @with_sites
-def evaluate(
-    terms: Path,
-    kits: Path,
-    out: Path | None,
-    identity: Path | None,
-    without: tuple[str, ...],
-    log: Path | None,
-    audit: str,
-    as_json: bool,
-) -> None:
+def evaluate(terms: Path, out: Path | None, as_json: bool, **running: Any) -> None:
     """Measure the current model of a study, with noise, on the records that the sites hold out.
 
     It waits for the sites, makes one of the evaluations that the terms pay for, and leaves the study as it was:
@@ -337,23 +310,14 @@ def evaluate(
     """
     check_engine()
     from taciturn.federation.coordinator import STOPPED
-    from taciturn.federation.coordinator_process import open_study, run_coordinator
-    from taciturn.federation.logs import audited, check_audit, logged
+    from taciturn.federation.coordinator_process import open_study
     from taciturn.federation.terms import read_terms
 
     read = read_terms(terms)
-    own = identity or terms.resolve().parent / IDENTITY
-    place = out or Path("runs") / f"federation-{read.name}"
+    place = _study_folder(read, out)
     if not place.exists():
         raise InputError(f"there is no study in {place}; 'taciturn federation run {terms}' begins one")
-    with (
-        logged(log, note) as log_line,
-        audited(check_audit("--audit", audit), "coordinator") as audit_line,
-        stop_signals(log_line) as stop,
-        FederationDisplay(stderr, log_line, lines=log is not None) as display,
-    ):
-        given = (read, kits, own, place, log_line, stop, display.show, without, audit_line)
-        folder, outcome = run_coordinator(*given, evaluate=True)
+    folder, outcome = _coordinate(read, place, evaluate=True, **running)
     if outcome == STOPPED:
         note("stopped: nothing was measured")
         raise Exit(130)
@@ -368,6 +332,37 @@ def evaluate(
         say("the study has ended; its sites no longer respond")
     else:
         say(f"{schedule.left} of {schedule.paid} evaluations are left; 'taciturn federation run {terms}' continues")
+
+
+def _study_folder(terms: Terms, out: Path | None) -> Path:
+    return out or Path("runs") / f"federation-{terms.name}"
+
+
+def _coordinate(
+    terms: Terms,
+    place: Path,
+    *,
+    kits: Path,
+    identity: Path | None,
+    without: tuple[str, ...],
+    log: Path | None,
+    audit: str,
+    evaluate: bool = False,
+) -> tuple[RunFolder, str]:
+    """Run the coordinator, and show its rounds."""
+    from taciturn.federation.coordinator_process import run_coordinator
+    from taciturn.federation.logs import audited, check_audit, logged
+
+    own = identity or terms.path.resolve().parent / IDENTITY
+    with (
+        logged(log, note) as log_line,
+        audited(check_audit("--audit", audit), "coordinator") as audit_line,
+        stop_signals(log_line) as stop,
+        FederationDisplay(stderr, log_line, lines=log is not None) as display,
+    ):
+        return run_coordinator(
+            terms, kits, own, place, log_line, stop, display.show, without, audit_line, evaluate=evaluate
+        )
 
 
 @federation.command()

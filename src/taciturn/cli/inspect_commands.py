@@ -16,7 +16,6 @@ from taciturn.cli.output import (
     PATH,
     check_figure,
     note,
-    owner_folder,
     print_json,
     print_result,
     print_table,
@@ -49,7 +48,7 @@ from taciturn.reporting.tables import (
 )
 from taciturn.result import Run, draw_sent
 from taciturn.runs.effects import read_effects
-from taciturn.runs.folder import RunFolder
+from taciturn.runs.folder import RunFolder, make_local_folder
 from taciturn.settings.rules import integer
 from taciturn.training_display import TrainingDisplay
 
@@ -210,7 +209,7 @@ def _draw_sent(folder: RunFolder, run: int, agent: str | None, t: int, out: Path
     check_figure(out)
     with TrainingDisplay(stderr) as display:
         found = api.sent(folder.path, run=run, agent=agent, round=t, watch=display)
-    path = out or owner_folder(folder) / "sent.png"
+    path = out or make_local_folder(folder.local) / "sent.png"
     save_figure(draw_sent(folder, found), path, private=True)
     return path
 

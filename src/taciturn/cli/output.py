@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from taciturn.algorithms import ALGORITHMS
-from taciturn.core.storage import make_folder, to_json, write_text
+from taciturn.core.storage import to_json
 from taciturn.data.feature_maps import NONE
 from taciturn.errors import InputError
 from taciturn.reporting.curves import run_label
@@ -28,7 +28,6 @@ from taciturn.reporting.evaluation_tables import (
 from taciturn.reporting.statements import PAPER_HEADLINE, headline
 from taciturn.reporting.tables import GROUP_HEADINGS, group_rows, has_seeds, result_table, rounds_done
 from taciturn.result import Run
-from taciturn.runs.folder import LOCAL_ONLY, RunFolder
 from taciturn.runs.records import EvaluationRow
 
 if TYPE_CHECKING:
@@ -221,11 +220,3 @@ def save_figure(figure: Figure, path: Path, private: bool = False) -> None:
     from taciturn.reporting.figures.style import save
 
     save(figure, path, private)
-
-
-def owner_folder(folder: RunFolder) -> Path:
-    """Return the run's folder for the owner of the records, and create it for a run in mode paper."""
-    if not folder.local.is_dir():
-        make_folder(folder.local)
-        write_text(folder.local / "README.txt", LOCAL_ONLY)
-    return folder.local

@@ -14,11 +14,11 @@ from taciturn.algorithms import ALGORITHMS, AlgorithmSpec
 from taciturn.algorithms.schedules import ExactStep
 from taciturn.cli.options import given_settings, setting_flags
 from taciturn.cli.output import JSON, PATH, check_new, describe_map, print_json, print_table, save_figure, say
-from taciturn.core.storage import write_text
+from taciturn.core.storage import format_bytes, write_text
 from taciturn.planning.plan import noise_meaning
 from taciturn.planning.tradeoffs import PlanFacts, PlanReport, plan_facts, planned_settings
 from taciturn.privacy.trust import AGENTS, SECURE_SUM, SERVER
-from taciturn.reporting.tables import format_bytes, format_epsilon
+from taciturn.reporting.tables import format_epsilon
 from taciturn.settings.checks import COLLUDERS
 
 SUMMABLE = "dpgd"  # the method that a hint names to those whose own has no secure sum

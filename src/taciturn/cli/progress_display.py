@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.progress import TaskID, TextColumn
 
 from taciturn.cli.output import note, stderr
+from taciturn.core.storage import format_bytes
 from taciturn.experiments.experiment_folder import ExperimentFolder
 from taciturn.experiments.runner import ExperimentProgress
-from taciturn.reporting.tables import format_bytes
 from taciturn.training.loop import Interrupted
 from taciturn.training_display import StudyDisplay, progress_bars, time_left
 

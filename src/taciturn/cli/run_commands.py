@@ -26,6 +26,7 @@ from taciturn.cli.output import (
     stderr,
 )
 from taciturn.core.signals import stop_signals
+from taciturn.core.storage import format_bytes
 from taciturn.data.schema_draft import READ_OFF, is_draft
 from taciturn.errors import InputError
 from taciturn.kernels.library import library
@@ -33,7 +34,7 @@ from taciturn.planning.dry_run import DataForecast, DryRunReport, RunForecast
 from taciturn.privacy.accountants import EXPLAINED
 from taciturn.reporting.curves import run_label
 from taciturn.reporting.statements import PAPER_HEADLINE
-from taciturn.reporting.tables import format_bytes, format_epsilon
+from taciturn.reporting.tables import format_epsilon
 from taciturn.result import Run
 from taciturn.runs.folder import RunFolder
 from taciturn.training.loop import Interrupted
@@ -140,7 +141,7 @@ def train(config: Path | None, as_json: bool, dry_run: bool, **flags: Any) -> No
       taciturn run study.toml --dry-run
     """
     given = given_settings(flags)
-    _warn_about_draft(given.get("schema") or (api.read_config(config).get("schema", "") if config else ""))
+    _warn_about_draft(str(given.get("schema") or (api.read_config(config).get("schema", "") if config else "")))
     if dry_run:
         report = api.forecast(config, **given)
         print_json(report.to_json()) if as_json else print_dry_run(report)

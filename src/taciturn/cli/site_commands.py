@@ -11,8 +11,9 @@ import rich_click as click
 from taciturn.cli.options import SuggestingGroup
 from taciturn.cli.output import JSON, PATH, note, print_fields, print_json, print_table, say
 from taciturn.core.signals import stop_signals
+from taciturn.core.storage import format_bytes
 from taciturn.errors import InputError
-from taciturn.reporting.tables import format_bytes, format_epsilon
+from taciturn.reporting.tables import format_epsilon
 from taciturn.settings.rules import integer, real
 
 if TYPE_CHECKING:

@@ -111,6 +111,12 @@ def make_file(path: Path) -> None:
     flush_folder(path.parent)
 
 
+def require_folder(path: Path) -> None:
+    """Raise InputError if the folder of a file that is to be written does not exist."""
+    if not path.parent.is_dir():
+        raise InputError(f"there is no folder {path.parent} to put {path.name} into")
+
+
 @contextmanager
 def atomic_write(path: Path, private: bool = False, check: Callable[[], None] = lambda: None) -> Iterator[IO[bytes]]:
     """Write a file that replaces `path` when the block succeeds; if it raises, `path` stays as it was.
@@ -131,8 +137,7 @@ def atomic_write(path: Path, private: bool = False, check: Callable[[], None] = 
     InputError
         If the folder does not exist.
     """
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} to put {path.name} into")
+    require_folder(path)
 
     def replace(temporary: Path) -> None:
         check()
@@ -332,3 +337,16 @@ def _plain(value: Any) -> Any:
         case list() | tuple():
             return [_plain(item) for item in value]
     return value
+
+
+def format_bytes(count: float) -> str:
+    """Return a number of bytes with its unit.
+
+    >>> format_bytes(12_345)
+    '12.3 kB'
+    """
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if count < 1000 or unit == "TB":
+            break
+        count /= 1000
+    return f"{count:.3g} {unit}"

@@ -30,7 +30,8 @@ from taciturn.dashboard.replies import (
 )
 from taciturn.dashboard.workers import BackgroundCache
 from taciturn.errors import CorruptFile, InputError
-from taciturn.reporting.tables import by_label, format_setting, rounds_done
+from taciturn.reporting.curves import by_label
+from taciturn.reporting.tables import format_setting, rounds_done
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.metrics_log import MetricsLog
 from taciturn.runs.records import MetricsRow, RunResult
@@ -148,15 +149,15 @@ def read_row(found: FoundRun, root: Path, local: bool, busy: bool) -> CatalogueR
 
 def _with_settings(row: CatalogueRow, folder: RunFolder) -> CatalogueRow:
     config = RunFolder.open(folder.path).read_config()
-    epsilon = config["total_epsilon" if config["mode"] == "certified" else "epsilon"]
+    epsilon = config["total_epsilon"] if config["mode"] == "certified" else config["epsilon"]
     return replace(
         row,
         algorithms=tuple(config["algorithm"]),
         mode=config["mode"],
         noise=config["noise"],
         epsilon=tuple(map(format_setting, epsilon)),
-        seeds=int(config.get("seeds", 1)),  # hardened noise has no seed and one run per setting
-        planned=int(config["rounds"]),
+        seeds=config.get("seeds", 1),  # hardened noise has no seed and one run per setting
+        planned=config["rounds"],
         started=folder.config.stat().st_mtime,
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from taciturn.dashboard.replies import READ_ERRORS
-from taciturn.reporting.curves import BAND, full_label, run_label
+from taciturn.reporting.curves import BAND, first_of_labels, full_label, run_label
 from taciturn.reporting.evaluation_tables import REACH, evaluation_points
 from taciturn.reporting.tables import effect_rows
 from taciturn.runs.effects import NOISE_LEVEL, ColumnEffect, RunEffects, read_effects
@@ -203,10 +203,7 @@ def effects_reply(folder: RunFolder) -> EffectsReply:
     """Return the effects of a study's models."""
     if not (folder.finished and folder.effects.is_file()):
         return EffectsReply([])
-    first: dict[str, RunEffects] = {}
-    for run in read_effects(folder).runs:
-        first.setdefault(run_label(run.algorithm, run.epsilon), run)
-    return EffectsReply([_run(run) for run in list(first.values())[:MOST_RUNS]])
+    return EffectsReply([_run(run) for run in first_of_labels(read_effects(folder).runs)[:MOST_RUNS]])
 
 
 def _run(run: RunEffects) -> RunEffectsReply:

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -25,7 +25,17 @@ LIMIT = 1 << 20  # bytes of a report
 STALE = 10.0  # seconds after which a report no longer counts
 WITHOUT_TOKEN = ("/health", "/metrics")  # for programs on this machine
 SHARED_FILES = ("style.css", "dom.js", "icon.svg")  # of the dashboard's page
-NO_REPORT: dict[str, Any] = {
+
+
+class ReceivedReport(TypedDict):
+    """The JSON of a `MonitorReport`."""
+
+    health: dict[str, object]
+    metrics: str
+    page: dict[str, object] | None
+
+
+NO_REPORT: ReceivedReport = {
     "health": {"ok": False, "reason": "no report for more than 10 seconds"},
     "metrics": "",
     "page": None,
@@ -36,10 +46,10 @@ NO_REPORT: dict[str, Any] = {
 class LatestReport:
     """The last report that arrived over the link."""
 
-    content: dict[str, Any] = field(default_factory=dict)
+    content: ReceivedReport = field(default_factory=lambda: NO_REPORT)
     received: float = -STALE  # on the monotonic clock
 
-    def current(self) -> dict[str, Any]:
+    def current(self) -> ReceivedReport:
         """Return the report, or an empty one if it is too old."""
         return self.content if time.monotonic() - self.received < STALE else NO_REPORT
 

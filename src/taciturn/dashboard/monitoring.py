@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from taciturn.core.storage import format_bytes
 from taciturn.federation.journal import KEPT_BACK, LEFT, Departure, Journal
 from taciturn.federation.policy import Site, read_site
 from taciturn.federation.site_operations import describe_peers, read_peers_report
@@ -30,7 +31,7 @@ from taciturn.federation.status import (
 from taciturn.federation.transcript import UPLOAD_KINDS, describe_events, describe_kind
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.budget_state import BudgetState
-from taciturn.reporting.tables import format_bytes, format_epsilon
+from taciturn.reporting.tables import format_epsilon
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.metrics_log import JsonlTail
 from taciturn.runs.records import ReleaseEntry

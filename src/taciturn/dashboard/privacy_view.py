@@ -129,7 +129,7 @@ def privacy_reply(ledger: RunLedger, rounds_done: Mapping[int, int]) -> PrivacyR
 
 def _run_meter(plan: PlanEntry, ledger: RunLedger, done: int) -> RunMeter:
     study = ledger.study
-    charged = max((entry.last or 0 for entry in ledger.releases if entry.run == plan.run), default=0)
+    charged = max((entry.last for entry in ledger.releases if entry.run == plan.run), default=0)
     waiting = max(0, done - charged) if study.noise == "seeded" else 0
     events = ledger.events.get(plan.run, {})
     groups: dict[BudgetMeter, list[str]] = {}
@@ -206,7 +206,7 @@ def settings_reply(folder: RunFolder, other: RunFolder | None, local: bool) -> S
         Whether to show paths in full; otherwise only their last part.
     """
 
-    def read(run: RunFolder) -> dict[str, object]:
+    def read(run: RunFolder) -> Mapping[str, object]:
         return run.read_config() if local else public_config(run.read_config())
 
     def text(config: Mapping[str, object], name: str) -> str:

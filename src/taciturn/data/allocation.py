@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taciturn.core.arrays import backing_file, release_memory, row_blocks
-from taciturn.data.dataset_source import PRECISIONS, DataOptions, memory_limit, size_text
+from taciturn.core.storage import format_bytes
+from taciturn.data.dataset_source import PRECISIONS, DataOptions, memory_limit
 from taciturn.data.partition import Index
 from taciturn.errors import InputError
 from taciturn.types import Array, Classes, Target
@@ -66,7 +67,7 @@ def allocator_for(options: DataOptions, rows: int, width: int) -> ArrayAllocator
     folder = tempfile.gettempdir()
     _check_space(folder, size)
     note = (
-        f"the records take {size_text(size)}, more than the memory limit of {size_text(limit)}:"
+        f"the records take {format_bytes(size)}, more than the memory limit of {format_bytes(limit)}:"
         f" they are memory-mapped from unnamed files in {folder} while the process runs"
     )
     return ArrayAllocator(dtype, folder, (note,))
@@ -81,14 +82,16 @@ def _reserve(file: IO[bytes], size: int, folder: str) -> None:
             os.posix_fallocate(file.fileno(), 0, size)
         except OSError as error:
             raise InputError(
-                f"{folder} cannot hold {size_text(size)} of records ({error.strerror}): {ADVICE}"
+                f"{folder} cannot hold {format_bytes(size)} of records ({error.strerror}): {ADVICE}"
             ) from error
 
 
 def _check_space(folder: str, size: int) -> None:
     free = shutil.disk_usage(folder).free
     if size > free:
-        raise InputError(f"the records need {size_text(size)} in {folder}, which has {size_text(free)} left: {ADVICE}")
+        raise InputError(
+            f"the records need {format_bytes(size)} in {folder}, which has {format_bytes(free)} left: {ADVICE}"
+        )
 
 
 def join_rows(indexes: Sequence[Index]) -> RowSelection:

@@ -61,18 +61,6 @@ def machine_memory() -> int:
         return physical
 
 
-def size_text(size: float) -> str:
-    """Format a number of bytes for people.
-
-    Examples
-    --------
-    >>> size_text(8_240_000_000)
-    '8.24 GB'
-    """
-    unit = next((unit for unit in reversed(BYTE_UNITS) if size >= BYTE_UNITS[unit]), "kB")
-    return f"{size / BYTE_UNITS[unit]:.3g} {unit}"
-
-
 def _parse_size(name: str, given: Any) -> int:
     found = SIZE.fullmatch(given.strip()) if isinstance(given, str) else None
     factors = {unit.lower(): factor for unit, factor in BYTE_UNITS.items()}

@@ -11,14 +11,14 @@ from typing import cast
 
 import tomli_w
 
-from taciturn.core.storage import LOCAL_FOLDER, make_folder, write_text
+from taciturn.core.storage import LOCAL_FOLDER, write_text
 from taciturn.errors import CorruptFile, InputError
 from taciturn.experiments.cost import GridCost
 from taciturn.experiments.grid import Grid, GridPoint, GridRequest, flag_name
 from taciturn.planning.plan import drawn_key
 from taciturn.reporting.side_by_side import predicts_numbers
 from taciturn.reporting.tables import format_setting
-from taciturn.runs.folder import LOCAL_ONLY, PARTITION_KEY, RunFolder, read_key
+from taciturn.runs.folder import PARTITION_KEY, RunFolder, make_local_folder, read_key
 from taciturn.settings.settings import FIELDS
 from taciturn.version import VERSION
 
@@ -94,10 +94,7 @@ class ExperimentFolder:
 
     def results_folder(self, private: bool) -> Path:
         """Return the folder for tables and figures: local-only, created if needed, where they are private."""
-        if private and not self.local.is_dir():
-            make_folder(self.local)
-            write_text(self.local / "README.txt", LOCAL_ONLY)
-        return self.local if private else self.path
+        return make_local_folder(self.local) if private else self.path
 
     def shared_partition_key(self, grid: Grid) -> int | None:
         """Return the key by which all points partition private records, or None if each point has its own.

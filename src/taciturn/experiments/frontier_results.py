@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from taciturn.algorithms import ALGORITHMS
-from taciturn.core.storage import to_json, write_text
+from taciturn.core.storage import format_bytes, to_json, write_text
 from taciturn.errors import TrainingDiverged
 from taciturn.experiments.experiment_folder import IN_LOCAL_ONLY, OWNERS_ONLY, CompletedExperiment, bullet_list
 from taciturn.experiments.grid import (
@@ -24,7 +24,7 @@ from taciturn.experiments.grid import (
 from taciturn.experiments.run_rows import RunRow, read_rows, write_csv
 from taciturn.experiments.statistics import group_rows, mean_errors
 from taciturn.reporting.intervals import Interval, mean_words
-from taciturn.reporting.tables import format_bytes, format_epsilon, format_setting, format_share, markdown_table
+from taciturn.reporting.tables import format_epsilon, format_setting, format_share, markdown_table
 from taciturn.runs.folder import RunFolder, read_key
 
 TEXT_COLUMNS = ("trust", "features", "algorithm")

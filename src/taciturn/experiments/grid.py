@@ -172,13 +172,12 @@ def check_noise(given: Mapping[str, object], experiment: str) -> None:
         What trains the models, for the message: "a sweep" or "a frontier".
     """
     names = ("data", "mode", "total_epsilon", "noise", "seed")
-    chosen: dict[str, Any] = {name: FIELDS[name].default for name in names}
-    chosen |= parse({name: given[name] for name in names if name in given})
-    explicit = (chosen["noise"], chosen["seed"]) != ("auto", "auto") or chosen["mode"] == "paper"
-    if explicit or source_for(chosen["data"]).published or min(chosen["total_epsilon"] or (1.0,)) == math.inf:
+    chosen = Settings(**parse({name: given[name] for name in names if name in given}))
+    explicit = (chosen.noise, chosen.seed) != ("auto", "auto") or chosen.mode == "paper"
+    if explicit or source_for(chosen.data).published or min(chosen.total_epsilon or (1.0,)) == math.inf:
         return
     raise InputError(
-        f"{experiment} trains many models on the private records of {Path(chosen['data']).name}; choose --seed N for a "
+        f"{experiment} trains many models on the private records of {Path(chosen.data).name}; choose --seed N for a "
         "simulation, which protects no one, so that the results must stay with the owner of the records, or --noise "
         "hardened, which protects the records and spends the sum of the budgets of all runs"
     )

@@ -212,7 +212,7 @@ def plan_frontier(config: str | Path | None, settings: Mapping[str, object]) -> 
     )
 
 
-def reopen_sweep(path: Path, compare: Sequence[str] = ()) -> PlannedExperiment[Sweep]:
+def reopen_sweep(path: Path, compare: Sequence[str]) -> PlannedExperiment[Sweep]:
     """Return the sweep that a folder was created with; `compare` replaces the settings that it compares."""
     folder = ExperimentFolder(path, "sweep")
     request = folder.read_request()

@@ -130,10 +130,4 @@ def write_coefficients(request: ExportRequest) -> list[str]:
     return [*messages, f"coefficients of {model.label} in {path}", f"{units}encoded: columns multiply {seen}"]
 
 
-TARGETS.register("csv")(
-    Target(
-        "coefficients, a row for each feature, or effects, a row for each level of a column",
-        write_coefficients,
-        frozenset({"out"}),
-    )
-)
+TARGETS.register("csv")(Target(write_coefficients, frozenset({"out"})))

@@ -145,8 +145,4 @@ def _add_files(client: Any, run_id: str, folder: RunFolder, run: MetricSeries) -
         )
 
 
-TARGETS.register("mlflow")(
-    Target(
-        "settings, metrics and files, in MLflow", write_mlflow, frozenset({"with_local", "tracking_uri", "experiment"})
-    )
-)
+TARGETS.register("mlflow")(Target(write_mlflow, frozenset({"with_local", "tracking_uri", "experiment"})))

@@ -409,4 +409,4 @@ def write_onnx(request: ExportRequest) -> list[str]:
     return [*messages, f"{model.label} in {path}", f"it maps {inputs} to {outputs}; any ONNX runtime opens it"]
 
 
-TARGETS.register("onnx")(Target("the model for any ONNX runtime, encoding included", write_onnx, frozenset({"out"})))
+TARGETS.register("onnx")(Target(write_onnx, frozenset({"out"})))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from taciturn.core.registry import Registry
+from taciturn.core.storage import require_folder
 from taciturn.errors import InputError
 from taciturn.reporting.statements import PAPER_HEADLINE, headline
 from taciturn.runs.folder import RunFolder
@@ -51,8 +52,7 @@ class ExportRequest:
         path = self.out or (self.folder.local if private else self.folder.path) / name
         if path.exists():
             raise InputError(f"{path} exists: choose another --out, or remove it")
-        if not path.parent.is_dir():
-            raise InputError(f"there is no folder {path.parent} to put {path.name} into")
+        require_folder(path)
         return path
 
 
@@ -60,7 +60,6 @@ class ExportRequest:
 class Target:
     """A program or format to export to."""
 
-    summary: str  # one line
     write: Callable[[ExportRequest], list[str]]  # writes, and returns messages: what is where, and how to open it
     takes: frozenset[str]  # names of the options it uses, besides `folder` and `run`
 

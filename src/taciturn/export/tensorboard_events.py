@@ -70,6 +70,4 @@ def _write_file(folder: Path, events: Iterable[Any], private: bool) -> None:
         writer.flush()
 
 
-TARGETS.register("tensorboard")(
-    Target("metrics by round, for TensorBoard", write_events, frozenset({"out", "with_local"}))
-)
+TARGETS.register("tensorboard")(Target(write_events, frozenset({"out", "with_local"})))

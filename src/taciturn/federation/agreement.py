@@ -148,10 +148,20 @@ def load_site_dataset(site: Site, agreement: Agreement, published: Dataset | Non
         shard, test = published_shards(terms, dataset, site.name)
         dataset = replace(dataset, features=agreement.features, features_by=s.features)
     else:
-        options: dict[str, Any] = {name: getattr(s, name) for name in ("intercept", "features", "precision")}
-        options |= {"agents": 1, "partition": "hashed", "private": True, "one_owner": True}
-        options |= {"test_share": s.test_share, "partition_key": terms.split_key}
-        dataset = load(DataOptions(site.table, schema=site.schema, **options))
+        options = DataOptions(
+            site.table,
+            schema=site.schema,
+            test_share=s.test_share,
+            agents=1,
+            partition="hashed",
+            partition_key=terms.split_key,
+            intercept=s.intercept,
+            features=s.features,
+            precision=s.precision,
+            private=True,
+            one_owner=True,
+        )
+        dataset = load(options)
         shard, test = dataset.train[0], dataset.test
     facts = agreement.facts._replace(agents=1, records_max=site.records_max)
     held_out = (len(test.x),) if test else ()

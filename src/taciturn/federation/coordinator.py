@@ -17,13 +17,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from taciturn.algorithms.measure_release import MeasureRelease
 from taciturn.core.storage import flushed_size
 from taciturn.errors import InputError
 from taciturn.federation import SPEAKS, validation
 from taciturn.federation import messages as wire
 from taciturn.federation.agreement import Agreement
 from taciturn.federation.exchange import Exchange
-from taciturn.federation.journal import Place, place_of
+from taciturn.federation.journal import Place, evaluation_place, place_of
 from taciturn.federation.messages import CloseRequest, Invitation, Refusal
 from taciturn.federation.run_folder import finish_study_folder, participation_totals
 from taciturn.federation.validation import Rejected, printable
@@ -32,9 +33,9 @@ from taciturn.privacy.events import BatchEvent
 from taciturn.privacy.hash_chain import HashChain
 from taciturn.reporting.evaluation_tables import evaluation_sentence
 from taciturn.runs.folder import RunFolder, append_lines, read_lines
-from taciturn.runs.ledger import release_entries
+from taciturn.runs.ledger import RunLedger, release_entries
 from taciturn.runs.private_quality import PrivateQuality
-from taciturn.runs.records import EvaluationRow
+from taciturn.runs.records import EvaluationRow, NonPrivateEntry
 from taciturn.training.private_evaluation import EvaluationSchedule, private_quality
 from taciturn.types import Array
 
@@ -111,12 +112,11 @@ class Coordinator(ABC):
 
     def __post_init__(self) -> None:
         self.chain = self.folder.chain
-        ledger = self.chain.read()
-        released = [entry for entry in ledger if entry["kind"] == "release"]
-        self.charged = {(entry["agent"], place_of(entry)) for entry in released}
-        self.measured = {place_of(entry) for entry in released if entry.get("held_out")}
+        ledger = RunLedger.from_rows(self.chain.read(), self.chain.path)
+        self.charged = {(entry.agent, place_of(entry)) for entry in ledger.releases}
+        self.measured = {place_of(entry) for entry in ledger.releases if entry.held_out}
         self.evaluations = self.folder.read_evaluations()
-        self.non_private_sites = {e["agent"] for e in ledger if e["kind"] == "non_private"}
+        self.non_private_sites = {entry.agent for entry in ledger if isinstance(entry, NonPrivateEntry)}
 
     @property
     @abstractmethod
@@ -157,6 +157,12 @@ class Coordinator(ABC):
     def is_evaluated(self) -> bool:
         """Whether the model as it is has been evaluated, or its evaluation was given up."""
         return any(row.round == self.progress.round for row in self.evaluations)
+
+    @property
+    def _measure(self) -> MeasureRelease:
+        if self.agreement.measure is None:
+            raise TypeError("this study has no evaluations")
+        return self.agreement.measure
 
     @property
     def evaluation_due(self) -> bool:
@@ -380,33 +386,28 @@ class Coordinator(ABC):
 
     def _charge(self, sites: Sequence[str], t: int, slot: str | None = None) -> None:
         """Charge each site that is asked with the maximum cost of a round; its own ledger has the actual cost."""
-        plan, agents = self.agreement.plan, self.agreement.terms.agents
-        event = BatchEvent((plan.event,))
+        plan = self.agreement.plan
         count = plan.events[plan.event] // plan.charges
-        place: Place = slot or t
-        new = Counter({(agents.index(site), event): count for site in sites if (site, place) not in self.charged})
-        labels = self.study.parts[0].batch.labels()
-        self.chain.append(release_entries(new, labels, agents, first=t, last=t, slot=slot))
-        self.charged |= {(site, place) for site in sites}
+        self._charge_events(sites, slot or t, t, BatchEvent((plan.event,)), count, slot)
 
     def _charge_evaluation(self, sites: Sequence[str], t: int, slot: str | None = None) -> None:
         """Charge each site that is asked with the cost of an evaluation."""
-        measure, agents = self.agreement.measure, self.agreement.terms.agents
-        if measure is None:
-            raise TypeError("a study without evaluations charges none")
-        place = place_of({"first": t, "held_out": True, "slot": slot})
-        new = Counter({(agents.index(site), measure.event): 1 for site in sites if (site, place) not in self.charged})
-        labels = self.study.parts[0].batch.labels()
+        place = slot or evaluation_place(t)
+        self._charge_events(sites, place, t, self._measure.event, 1, slot)
+        self.measured.add(place)
+
+    def _charge_events(
+        self, sites: Sequence[str], place: Place, t: int, event: BatchEvent, count: int, slot: str | None
+    ) -> None:
+        """Charge each site that is not yet charged for this place."""
+        agents, labels = self.agreement.terms.agents, self.study.parts[0].batch.labels()
+        new = Counter({(agents.index(site), event): count for site in sites if (site, place) not in self.charged})
         self.chain.append(release_entries(new, labels, agents, first=t, last=t, slot=slot))
         self.charged |= {(site, place) for site in sites}
-        self.measured.add(place)
 
     def _record_evaluation(self, total: NDArray[np.int64], answered: Sequence[str], slot: str | None = None) -> None:
         """Store what the sum [D] over some sites says about the model as it is."""
-        measure = self.agreement.measure
-        if measure is None:
-            raise TypeError("a study without evaluations has no sums of measures")
-        quality = private_quality(measure, total[:, None], 0, len(answered), self.agreement.target)
+        quality = private_quality(self._measure, total[:, None], 0, len(answered), self.agreement.target)
         row = self._add_evaluation(quality, tuple(answered), slot)
         self.log_event("evaluated", round=row.round, answered=list(answered), found=evaluation_sentence(row))
 

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
 
 from taciturn.federation.confinement import Confined, Trial, launch, try_confinement
+from taciturn.federation.confinement.start import LaunchOptions
 from taciturn.federation.kits import ADDRESS, FILES, HUB
 from taciturn.federation.link import Link, pair
 
@@ -100,14 +100,10 @@ class Engine:
         }
 
 
-class _Given(TypedDict):
-    """Options of `launch`."""
+class _Given(LaunchOptions):
+    """What this program may read, do and use."""
 
     readable: list[Path]
-    listen: list[int]
-    connect: list[int]
-    files: int
-    user: str | None
 
 
 @dataclass

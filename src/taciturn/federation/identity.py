@@ -17,7 +17,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from taciturn.core.storage import make_once
+from taciturn.core.storage import make_once, require_folder
 from taciturn.errors import CorruptFile, InputError
 from taciturn.privacy.signatures import PublicKey, SigningKey, load_private_key, new_key, private_pem, read_secret
 
@@ -156,8 +156,7 @@ class Identity:
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
         if not os.path.lexists(path):
-            if not path.parent.is_dir():
-                raise InputError(f"there is no folder {path.parent} to put {path.name} into")
+            require_folder(path)
             created = cls(path, SigningKey(new_key(), path), X25519PrivateKey.generate())
             make_once(path, created._content, private=True)
             if cls.open(path).public == created.public:  # otherwise another process was first

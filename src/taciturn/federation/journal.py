@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +19,11 @@ import numpy as np
 
 from taciturn.algorithms.base import Agent
 from taciturn.core.locks import locked
-from taciturn.core.storage import make_folder
+from taciturn.core.storage import make_folder, to_json
 from taciturn.errors import InputError
 from taciturn.federation.messages import array_digest, digest
 from taciturn.federation.site_database import LogInUse, SiteDatabase
+from taciturn.runs.records import ReleaseEntry
 from taciturn.types import Array
 
 TABLES = """
@@ -88,16 +89,14 @@ Place: TypeAlias = int | str
 """Where an upload belongs: a round, "evaluation" and a round, or "epoch/slot" of a secure sum. Each has one upload."""
 
 
-def place_of(entry: Mapping[str, Any]) -> Place:
-    """Return where the upload of a release belongs, from its ledger entry.
+def evaluation_place(t: int) -> Place:
+    """Return where the upload of an evaluation belongs that is no part of a secure sum."""
+    return f"evaluation {t}"
 
-    Examples
-    --------
-    >>> place_of({"first": 3}), place_of({"first": 3, "held_out": True}), place_of({"first": 3, "slot": "0/2"})
-    (3, 'evaluation 3', '0/2')
-    """
-    place: Place = entry.get("slot") or (f"evaluation {entry['first']}" if entry.get("held_out") else entry["first"])
-    return place
+
+def place_of(entry: ReleaseEntry) -> Place:
+    """Return where the upload of a release belongs, from its ledger entry."""
+    return entry.slot or (evaluation_place(entry.first) if entry.held_out else entry.first)
 
 
 class Charge(NamedTuple):
@@ -107,17 +106,17 @@ class Charge(NamedTuple):
     ----------
     place : Place
         Its round or slot.
-    entries : list of dict
-        Its ledger entries as JSON; each names the upload's hash.
+    entries : tuple of ReleaseEntry
+        Its ledger entries; each names the upload's hash.
     """
 
     place: Place
-    entries: list[dict[str, Any]]
+    entries: tuple[ReleaseEntry, ...]
 
     @property
     def upload(self) -> str:
         """SHA-256 of the message that carries the upload."""
-        return str(self.entries[0]["upload"])
+        return self.entries[0].upload or ""
 
     def __str__(self) -> str:
         if isinstance(self.place, int):
@@ -131,7 +130,7 @@ class RoundRecord(NamedTuple):
     round: int
     base: int
     w: str  # SHA-256
-    events: list[dict[str, Any]]  # ledger entries
+    events: tuple[ReleaseEntry, ...]
     upload: bytes | None  # None once the server has moved on from it
 
     @property
@@ -145,7 +144,7 @@ class EvaluationRecord(NamedTuple):
 
     round: int
     w: str  # SHA-256 of the model
-    events: list[dict[str, Any]]  # ledger entries
+    events: tuple[ReleaseEntry, ...]
     upload: bytes | None  # None once the study has ended
 
     @property
@@ -302,7 +301,7 @@ class Journal:
         order = "desc limit 1" if newest else "asc"
         query = f"select round, base, w, events, upload from rounds where experiment = ? order by round {order}"
         for number, base, w, events, upload in self._execute(query, name).fetchall():
-            yield RoundRecord(number, base, w, json.loads(events), upload)
+            yield RoundRecord(number, base, w, self._entries(events), upload)
 
     def charges(self, name: str) -> Iterator[Charge]:
         """Yield what each upload of this site in a study costs, in the order of the uploads."""
@@ -312,13 +311,13 @@ class Journal:
             yield evaluation.charge
         query = "select epoch, slot, events from sum_uploads where experiment = ? order by epoch, slot"
         for epoch, slot, events in self._execute(query, name).fetchall():
-            yield Charge(f"{epoch}/{slot}", json.loads(events))
+            yield Charge(f"{epoch}/{slot}", self._entries(events))
 
     def evaluations(self, name: str) -> list[EvaluationRecord]:
         """Return the evaluations that this site has answered in a study with its own noise, in order."""
         query = "select round, w, events, upload from evaluations where experiment = ? order by round"
         rows = self._execute(query, name).fetchall()
-        return [EvaluationRecord(number, w, json.loads(events), upload) for number, w, events, upload in rows]
+        return [EvaluationRecord(number, w, self._entries(events), upload) for number, w, events, upload in rows]
 
     def write_evaluation(self, name: str, record: EvaluationRecord) -> None:
         """Store the only answer to an evaluation, before a byte leaves.
@@ -328,7 +327,7 @@ class Journal:
         sqlite3.IntegrityError
             If there is one already.
         """
-        values = (name, record.round, record.w, json.dumps(record.events), record.upload)
+        values = (name, record.round, record.w, to_json(record.events), record.upload)
         with self.exclusive():
             self._execute("insert into evaluations values (?, ?, ?, ?, ?)", *values)
             if record.upload is not None:
@@ -343,7 +342,7 @@ class Journal:
     def answered_rounds(self, name: str) -> list[int]:
         """Return the round of each upload of training records; a round may have several in a secure sum."""
         entries = [charge.entries[0] for charge in self.charges(name) if charge.entries]
-        return [entry["first"] for entry in entries if not entry.get("held_out")]
+        return [entry.first for entry in entries if not entry.held_out]
 
     def strike_out_sums(self, name: str, which: str = "epoch >= ?", epoch: int = 0) -> None:
         """Delete what a site keeps of some epochs of a study: secrets, shares, directories, opinions and uploads.
@@ -419,7 +418,7 @@ class Journal:
                 "update rounds set events = ?, dual = ?, upload = ?, z = ?, lam = ? "
                 "where experiment = ? and round = ? and base = ? and w = ? and events is null"
             )
-            values = (json.dumps(record.events), array_digest(agent.lam), record.upload, agent.z.tobytes())
+            values = (to_json(record.events), array_digest(agent.lam), record.upload, agent.z.tobytes())
             key = (name, record.round, record.base, record.w)
             if self._execute(query, *values, agent.lam.tobytes(), *key).rowcount != 1:
                 raise RuntimeError(f"round {record.round} is written without a claim")
@@ -529,6 +528,9 @@ class Journal:
 
     def _execute(self, query: str, *values: Any) -> Any:
         return self.database.connection.execute(query, values)
+
+    def _entries(self, text: str) -> tuple[ReleaseEntry, ...]:
+        return tuple(ReleaseEntry.from_json(row, self.path) for row in json.loads(text))
 
     def _delete_states(self, name: str, which: str, *values: int) -> None:
         query = "update rounds set upload = null, z = null, lam = null where experiment = ? and z is not null and "

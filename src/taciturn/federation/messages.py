@@ -151,7 +151,7 @@ class Malformed(InputError):
     """Bytes that are not a valid message."""
 
 
-def choose_version(theirs: tuple[int, int], ours: range = SPEAKS) -> int:
+def choose_version(theirs: tuple[int, int], ours: range) -> int:
     """Return the highest message version that both parties support.
 
     Parameters

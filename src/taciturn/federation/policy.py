@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import tomli_w
 
@@ -118,18 +117,25 @@ def _parse_site(path: Path, folder: Path, content: bytes) -> Site:
     check_sections(path, document, tuple(name for name in LAYOUT if name))
     sections = {name: read_section(path, document, name, layout, name in OPTIONAL) for name, layout in LAYOUT.items()}
     top, data = sections[""], sections["data"]
-    files: dict[str, Any] = {name: folder / top[name] for name in ("kit", "identity", "study", "peers")}
-    files |= {name: folder / place for name, place in sections["budget"].items()}
-    data |= {name: str(folder / data[name]) if data[name] else "" for name in ("table", "schema")}
     return Site(
         path=path,
         protocol=top["protocol"],
         name=top["site"],
+        kit=folder / top["kit"],
+        identity=folder / top["identity"],
+        study=folder / top["study"],
+        peers=folder / top["peers"],
+        table=str(folder / data["table"]) if data["table"] else "",
+        published=data["published"],
+        schema=str(folder / data["schema"]) if data["schema"] else "",
+        schema_sha256=data["schema_sha256"],
+        total_records=data["total_records"],
+        records_max=data["records_max"],
+        ledger=folder / sections["budget"]["ledger"],
+        state=folder / sections["budget"]["state"],
         accepts=AcceptancePolicy(**sections["accept"]),
         audit=sections["logging"]["audit"],
         engine_user=sections["engine"]["user"],
-        **files,
-        **data,
     )
 
 

@@ -25,7 +25,7 @@ from taciturn.planning.study import Study
 from taciturn.privacy.trust import SECURE_SUM
 from taciturn.reporting.report import write_report
 from taciturn.runs.folder import RunFolder, append_lines, read_lines
-from taciturn.runs.records import FederationNote, LedgerEntry
+from taciturn.runs.records import FederationNote, LedgerEntry, MetricsRow
 from taciturn.training.finish import finish, sign
 from taciturn.training.setup import initial_files
 from taciturn.types import Array, Dataset, Shard
@@ -148,19 +148,19 @@ def record_round(
     """
     part = study.parts[0]
     algorithm: Any = part.algorithm
-    row = {
-        **part.batch.labels()[0],
-        "round": t,
-        "test_error": float(test_error(w, test, study.dataset.target)[0]) if test else None,
-        "train_objective": None,
-        "consensus_residual": residual,
-        "noise": float(np.asarray(algorithm.release.mechanism.magnitude)[0]),  # of one component of a gradient
-        "rho": float(algorithm.rho(t)[0, 0]),
-        "eta": float(part.eta(t)[0, 0]),
-        "seconds": None,
-        "bytes_up": sent[0],
-        "bytes_down": sent[1],
-    }
+    row = MetricsRow(
+        **vars(part.batch.labels()[0]),
+        round=t,
+        test_error=float(test_error(w, test, study.dataset.target)[0]) if test else None,
+        train_objective=None,
+        consensus_residual=residual,
+        noise=float(np.asarray(algorithm.release.mechanism.magnitude)[0]),  # of one component of a gradient
+        rho=float(algorithm.rho(t)[0, 0]),
+        eta=float(part.eta(t)[0, 0]),
+        seconds=None,
+        bytes_up=sent[0],
+        bytes_down=sent[1],
+    )
     append_lines(folder.metrics, [row])
 
 

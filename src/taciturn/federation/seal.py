@@ -108,7 +108,6 @@ def open_question(
     *,
     site: str,
     terms: bytes,
-    experiment: bytes | None = None,
     versions: Collection[int] = (HANDSHAKE, *SPEAKS),
 ) -> Opened:
     """Open a question of the coordinator to this site.
@@ -123,8 +122,6 @@ def open_question(
         The maximum number of bytes of the body; the sealed message may have OVERHEAD more.
     site, terms
         This site's name and the digest of its terms.
-    experiment
-        The current study; None if there is none yet.
     versions
         The protocol versions that are accepted.
 
@@ -142,10 +139,6 @@ def open_question(
     if header.version not in versions:
         known = ", ".join(map(str, versions))
         raise Unsealed(f"a question has protocol version {header.version}; the accepted versions are {known}")
-    if experiment is not None and header.experiment != experiment:
-        raise Unsealed(
-            f"a question is about study {header.experiment.hex()}, but the current one is {experiment.hex()}"
-        )
     opened = _open(data, header, start, receiver, sender)
     if header.terms != terms:
         raise OtherTerms(

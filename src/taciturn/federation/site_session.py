@@ -30,7 +30,7 @@ from taciturn.privacy.events import BatchEvent
 from taciturn.privacy.noise import SYSTEM_NOISE, NoiseSource, SeededNoise
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.ledger import release_entries
-from taciturn.runs.records import NonPrivateEntry
+from taciturn.runs.records import NonPrivateEntry, ReleaseEntry
 from taciturn.training.finish import sign
 from taciturn.types import Array, Dataset, Shard
 
@@ -125,12 +125,11 @@ class SiteSession:
 
     def _entries(
         self, events: Sequence[BatchEvent], t: int, upload: str, slot: str | None = None
-    ) -> list[dict[str, object]]:
+    ) -> tuple[ReleaseEntry, ...]:
         """Return the ledger entries of an upload."""
         counts = Counter((0, event) for event in events)
         labels = self.study.parts[0].batch.labels()
-        entries = release_entries(counts, labels, [self.site.name], first=t, last=t, upload=upload, slot=slot)
-        return [entry.to_json() for entry in entries]
+        return tuple(release_entries(counts, labels, [self.site.name], first=t, last=t, upload=upload, slot=slot))
 
     def close(self, w: Array) -> None:
         """Store the final model, and return the unspent budget to the budget ledger.

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from taciturn.errors import CorruptFile, PrivacyViolation
 from taciturn.federation.journal import Charge, Place, place_of
-from taciturn.privacy.events import Event, event_of
+from taciturn.privacy.events import Event
 from taciturn.privacy.hash_chain import HashChain
+from taciturn.runs.ledger import RunLedger
+from taciturn.runs.records import ReleaseEntry
 
 EventsOfSides: TypeAlias = Counter[tuple[Event, bool]]
 """How often each event happens, with whether it is of held-out records."""
@@ -43,14 +45,15 @@ class StudyLedger:
         size = self.chain.path.stat().st_size if self.chain.path.exists() else 0
         if size == self._size:
             return
-        rows = self.chain.read()
-        released = [row for row in rows if row["kind"] == "release"]
-        self.uploads = {row["upload"]: place_of(row) for row in released}
-        self.rounds = {row["first"] for row in released if not row.get("held_out")}
-        self.drawn = _count_events(released)
-        plans = [row for row in rows if row["kind"] == "plan"]
-        held_out = [event | {"held_out": True} for row in plans for event in row.get("held_out") or ()]
-        self.planned = _count_events([*(event for row in plans for event in row["events"]), *held_out])
+        ledger = RunLedger.from_rows(self.chain.read(), self.chain.path)
+        self.uploads = {entry.upload or "": place_of(entry) for entry in ledger.releases}
+        self.rounds = {entry.first for entry in ledger.releases if not entry.held_out}
+        self.drawn = _count_events(ledger.releases)
+        self.planned = Counter()
+        for plan in ledger.plans.values():
+            for held_out, events in ((False, plan.events), (True, plan.held_out or ())):
+                for planned in events:
+                    self.planned[planned.event, held_out] += planned.count
         self._size = size
 
     def has_room(self, events: EventsOfSides) -> bool:
@@ -78,7 +81,7 @@ class StudyLedger:
         self._size = -1  # if the next line fails, the file must be read again
         self.chain.append(charge.entries)
         self.uploads[charge.upload] = charge.place
-        self.rounds |= {entry["first"] for entry in charge.entries if not entry.get("held_out")}
+        self.rounds |= {entry.first for entry in charge.entries if not entry.held_out}
         self.drawn += _count_events(charge.entries)
         self._size = self.chain.path.stat().st_size
 
@@ -99,7 +102,7 @@ class StudyLedger:
         self.refresh()
         known = list(charges)
         if lost := self.places - {charge.place for charge in known}:
-            first = Charge(min(lost, key=str), [])
+            first = Charge(min(lost, key=str), ())
             raise CorruptFile(f"the ledger has {first} and the journal does not: an old journal was restored")
         for charge in known:
             if charge.upload not in self.uploads:
@@ -111,8 +114,8 @@ def of_side(events: Mapping[Event, int], held_out: bool) -> EventsOfSides:
     return Counter({(event, held_out): count for event, count in events.items()})
 
 
-def _count_events(rows: Iterable[dict[str, Any]]) -> EventsOfSides:
+def _count_events(entries: Iterable[ReleaseEntry]) -> EventsOfSides:
     counts: EventsOfSides = Counter()
-    for row in rows:
-        counts[event_of(row), bool(row.get("held_out"))] += row["count"]
+    for entry in entries:
+        counts[entry.event, bool(entry.held_out)] += entry.count
     return counts

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from taciturn.core.storage import read_count, state_folder, write_count
+from taciturn.core.storage import read_count, state_folder, to_json, write_count
 from taciturn.errors import CorruptFile, PrivacyViolation
 from taciturn.federation.journal import Charge, Experiment, Journal
 from taciturn.secure_sum.epoch import (
@@ -135,7 +135,7 @@ class SumJournal:
         self._count_step()
         self._run(
             "insert into sum_uploads values (?, ?, ?, ?, ?, ?, ?, ?)",
-            *(epoch, slot, question.round, step.record.context, json.dumps(charge.entries), step.record.upload),
+            *(epoch, slot, question.round, step.record.context, to_json(charge.entries), step.record.upload),
             question.subject,
         )
         where = "where experiment = ? and epoch = ? and slot"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from taciturn.algorithms import ALGORITHMS
 from taciturn.core.storage import text_hash, to_json
@@ -56,6 +56,7 @@ PLANNED_RESERVE = 6  # of a secure sum whose rounds are planned
 OWN_KEYS = ("schema", "schema_sha256", "data", "total_records")
 SECTIONS = ("server", "sites", "study", "running", "coordinator", "identities", "revoked")
 SITE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,40}")
+COORDINATOR = "the coordinator"  # in messages; no site can have a name with a space
 RESERVED = ("server", "coordinator", "authority")
 ADVICE = "'taciturn federation init' writes one"
 
@@ -222,13 +223,26 @@ def read_terms(file: Path) -> Terms:
     running = read_section(file, document, "running", running_layout, optional=True)
     if running["test"]:
         running["test"] = str(file.parent / running["test"])
-    study, declared = _read_study(file, document, sites)
-    running["quorum"] = _quorum(file, running["quorum"], len(sites), study["settings"])
-    parties = _read_identities(file, document, sites)
-    terms = Terms(path=file, name=top["name"], sites=sites, **server, **running, **study, **parties)
-    if declared and declared != terms.schema_sha256:
+    study = _read_study(file, document, sites)
+    running["quorum"] = _quorum(file, running["quorum"], len(sites), study.settings)
+    identities, revoked = _read_identities(file, document, sites)
+    terms = Terms(
+        path=file,
+        name=top["name"],
+        sites=sites,
+        **server,
+        **running,
+        settings=study.settings,
+        schema=study.schema,
+        data=study.data,
+        identity=identities.pop(COORDINATOR, None),
+        identities=identities,
+        revoked=revoked,
+    )
+    if study.schema_sha256 and study.schema_sha256 != terms.schema_sha256:
         raise InputError(
-            f"{file} declares schema_sha256 {declared[:12]}…, but {terms.schema} has {terms.schema_sha256[:12]}…"
+            f"{file} declares schema_sha256 {study.schema_sha256[:12]}…, but {terms.schema} has "
+            f"{terms.schema_sha256[:12]}…"
         )
     return terms
 
@@ -263,23 +277,21 @@ def _read_sites(file: Path, document: Mapping[str, object]) -> dict[str, int]:
     return {name: integer(1)(f"{file}: the records_max of site {name}", most) for name, most in section.items()}
 
 
-def _read_identities(file: Path, document: Mapping[str, object], sites: Mapping[str, int]) -> dict[str, Any]:
-    """Return the coordinator's identity, the sites' identities, and the revoked ones, as fields of `Terms`."""
+def _read_identities(
+    file: Path, document: Mapping[str, object], sites: Mapping[str, int]
+) -> tuple[dict[str, PublicIdentity], tuple[str, ...]]:
+    """Return the identities of coordinator and sites that the file has, and the revoked ones."""
     top = read_section(file, document, "coordinator", {"identity": Key(text, "")}, optional=True)
     lines = read_section(file, document, "identities", {site: Key(text, "") for site in sites}, optional=True)
     revoked = read_section(file, document, "revoked", {"identities": Key(string_list, ())}, optional=True)["identities"]
-    parties = {"the coordinator": top["identity"], **lines}
+    parties = {COORDINATOR: top["identity"], **lines}
     identities = {name: PublicIdentity.parse(line) for name, line in parties.items() if line}
     for name, identity in identities.items():
         if str(identity) in revoked:
             raise InputError(f"{file}: the identity of {name} is revoked")
     if len({str(identity) for identity in identities.values()}) < len(identities):
         raise InputError(f"{file}: two parties have the same identity; each must create its own")
-    return {
-        "identity": identities.pop("the coordinator", None),
-        "identities": identities,
-        "revoked": tuple(str(PublicIdentity.parse(line)) for line in revoked),
-    }
+    return identities, tuple(str(PublicIdentity.parse(line)) for line in revoked)
 
 
 def _check_name(file: Path, what: str, name: str) -> None:
@@ -354,8 +366,16 @@ def _check_split(file: Path, section: Mapping[str, object]) -> None:
         )
 
 
-def _read_study(file: Path, document: Mapping[str, object], sites: Mapping[str, int]) -> tuple[dict[str, Any], str]:
-    """Return the study as fields of `Terms`, and the schema hash that the file declares."""
+class _Study(NamedTuple):
+    """The section [study]."""
+
+    settings: Settings
+    schema: Path | None
+    data: str  # the published data set; empty: the sites' tables
+    schema_sha256: str  # as declared; may be empty
+
+
+def _read_study(file: Path, document: Mapping[str, object], sites: Mapping[str, int]) -> _Study:
     section = document.get("study")
     if not isinstance(section, dict):
         raise InputError(f"{file} has no section [study]")
@@ -385,4 +405,4 @@ def _read_study(file: Path, document: Mapping[str, object], sites: Mapping[str, 
         if len(getattr(settings, key)) != 1:
             raise InputError(f"{file}: [study] {key} must be one value; a federation runs one study at a time")
     declared = text("[study] schema_sha256", section.get("schema_sha256", ""))
-    return {"settings": settings, "schema": schema, "data": data}, declared
+    return _Study(settings, schema, data, declared)

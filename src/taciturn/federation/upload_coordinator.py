@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from taciturn.federation import messages as wire
 from taciturn.federation import server_state, validation
 from taciturn.federation.coordinator import Coordinator, StudyProgress
 from taciturn.federation.exchange import Exchange
-from taciturn.federation.journal import place_of
+from taciturn.federation.journal import evaluation_place
 from taciturn.federation.messages import Answer, MeasureRequest, Refusal, RoundRequest
 from taciturn.federation.run_folder import RoundLine, read_rounds, record_round
 from taciturn.federation.server_state import ServerState
@@ -26,6 +27,7 @@ from taciturn.objectives.clipping import admissible
 from taciturn.runs.folder import append_lines
 from taciturn.types import Array
 
+R = TypeVar("R")
 EVALUATION_TRIES = 3  # attempts at an evaluation with a quorum of answers, before training continues without it
 
 
@@ -53,7 +55,7 @@ class UploadCoordinator(Coordinator):
     @property
     def evaluation_begun(self) -> bool:
         """Whether sites were asked to evaluate this model: each has one answer, however often it is asked."""
-        return place_of({"first": self.state.round, "held_out": True}) in self.measured
+        return evaluation_place(self.state.round) in self.measured
 
     @property
     def _checkpoint_name(self) -> str:
@@ -99,7 +101,16 @@ class UploadCoordinator(Coordinator):
         data = wire.encode(RoundRequest(self.experiment, t, dict(zip(agents, state.bases, strict=True)), w))
         replies = exchange.request(dict.fromkeys(ready, data), self.agreement.terms.answer_seconds)
         reaches = {site: self._reach(site, t, w) for site in ready}
-        uploads, continuing, rejected = self._read_answers(replies, reaches, t)
+
+        def read(site: str, reply: bytes) -> Answer | Refusal:
+            answer = validation.read_answer(reply, site, self.experiment, t, self.agreement.zero)
+            if isinstance(answer, Answer):
+                validation.check_reach(answer.z, reaches[site])
+            return answer
+
+        uploads, continuing, rejected = self._read_replies(ready, replies, t, read)
+        for site in uploads:
+            self.bad_answers[site] = 0
         server, model = self._aggregate(t, w, server, uploads, continuing, rejected)
         if len(uploads) < self.quorum:
             return continuing  # the same round is repeated with the same w
@@ -130,30 +141,16 @@ class UploadCoordinator(Coordinator):
 
     def _run_evaluation(self, exchange: Exchange, ready: list[str]) -> list[str]:
         """Ask the ready sites for their measures of the model; with too few answers, retry a few times."""
-        t, measure = self.state.round, self.agreement.measure
-        if measure is None:
-            raise TypeError("a study without evaluations asks for none")
+        t = self.state.round
         self._charge_evaluation(ready, t)
         data = wire.encode(MeasureRequest(self.experiment, t, self.state.w))
         replies = exchange.request(dict.fromkeys(ready, data), self.agreement.terms.answer_seconds)
-        answers: dict[str, NDArray[np.int64]] = {}
-        continuing: list[str] = []
-        for site in ready:
-            if site not in replies:
-                self._record_missing(site, t)
-                continue
-            try:
-                most = self.agreement.terms.sites[site]
-                reply = validation.read_measures(replies[site], site, self.experiment, t, measure, most)
-            except Rejected as error:
-                if self._record_rejection(site, t, str(error)):
-                    continuing.append(site)
-                continue
-            if isinstance(reply, Refusal):
-                self._record_refusal(site, reply, round=t)
-                continue
-            answers[site] = reply
-            continuing.append(site)
+
+        def read(site: str, reply: bytes) -> NDArray[np.int64] | Refusal:
+            most = self.agreement.terms.sites[site]
+            return validation.read_measures(reply, site, self.experiment, t, self._measure, most)
+
+        answers, continuing, _ = self._read_replies(ready, replies, t, read)
         up, down = sum(map(len, replies.values())), len(data) * len(ready)
         self.state = self.state._replace(sent=(self.state.sent[0] + up, self.state.sent[1] + down))
         if len(answers) >= self.quorum:
@@ -205,24 +202,33 @@ class UploadCoordinator(Coordinator):
                 )
         return server, w
 
-    def _read_answers(
-        self, replies: Mapping[str, bytes], reaches: Mapping[str, Reach], t: int
-    ) -> tuple[dict[str, Answer], list[str], dict[str, str]]:
-        """Return the valid uploads, the sites for the next round, and why the other answers do not count.
+    def _read_replies(
+        self, sites: Sequence[str], replies: Mapping[str, bytes], t: int, read: Callable[[str, bytes], R | Refusal]
+    ) -> tuple[dict[str, R], list[str], dict[str, str]]:
+        """Return the sites' answers, the sites that continue, and why the others' replies are not used.
 
         A site with an invalid answer stays in the study until it has sent `MAX_BAD_ANSWERS` in a row.
+
+        Parameters
+        ----------
+        sites : sequence of str
+            The sites that were asked.
+        replies : mapping of str to bytes
+            Their replies; those that did not answer are missing.
+        t : int
+            The round.
+        read : callable
+            Decodes and checks the reply of a site.
         """
-        uploads: dict[str, Answer] = {}
+        answers: dict[str, R] = {}
         continuing: list[str] = []
         rejected: dict[str, str] = {}
-        for site, expected in reaches.items():
+        for site in sites:
             if site not in replies:
                 self._record_missing(site, t)
                 continue
             try:
-                reply = validation.read_answer(replies[site], site, self.experiment, t, self.agreement.zero)
-                if isinstance(reply, Answer):
-                    validation.check_reach(reply.z, expected)
+                reply = read(site, replies[site])
             except Rejected as error:
                 rejected[site] = str(error)
                 if self._record_rejection(site, t, rejected[site]):
@@ -231,10 +237,9 @@ class UploadCoordinator(Coordinator):
             if isinstance(reply, Refusal):
                 rejected[site] = self._record_refusal(site, reply, round=t)
                 continue
-            self.bad_answers[site] = 0
-            uploads[site] = reply
+            answers[site] = reply
             continuing.append(site)
-        return uploads, continuing, rejected
+        return answers, continuing, rejected
 
     def _measured(self) -> dict[str, Array]:
         """Return statistics for estimating the noise in an additive model's curves; empty for other models."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from taciturn.privacy.events import non_private
 from taciturn.privacy.noise import SYSTEM_NOISE, NoiseSource
 from taciturn.types import Array, Shard
 
+R = TypeVar("R", Answer, Closed, Ready)
 REASON_LIMIT = 600  # characters of a site's reason that are shown
 NOISE_TAIL = 50.0  # noise never exceeds this many standard deviations (Gaussian) or scales (Laplace)
 ROUNDING = 64.0  # units in the last place, for every local update
@@ -73,11 +74,9 @@ def read_answer(data: bytes, site: str, experiment: str, t: int, zero: Array) ->
     Rejected
         As in `read_reply`, or if the upload is for another round, or its shape, precision or values are invalid.
     """
-    reply = read_reply(data, site, experiment, wire.message_limit(zero.nbytes))
+    reply = _read_kind(Answer, "a round", data, site, experiment, wire.message_limit(zero.nbytes))
     if isinstance(reply, Refusal):
         return reply
-    if not isinstance(reply, Answer):
-        raise Rejected("it is not an answer to a round")
     if reply.round != t:
         raise Rejected(f"it is for round {reply.round}; round {t} was requested")
     if reply.z.shape != zero.shape:
@@ -91,9 +90,7 @@ def read_answer(data: bytes, site: str, experiment: str, t: int, zero: Array) ->
 
 def read_ready(data: bytes, site: str, experiment: str, limit: int, speaks: range = SPEAKS) -> Ready | Refusal:
     """Return the reply to an invitation that offered the message versions `speaks`; see `read_reply` for errors."""
-    reply = read_reply(data, site, experiment, limit)
-    if not isinstance(reply, (Ready, Refusal)):
-        raise Rejected("it is not an answer to an invitation")
+    reply = _read_kind(Ready, "an invitation", data, site, experiment, limit)
     if isinstance(reply, Ready) and reply.version not in speaks:
         raise Rejected(f"it chose version {reply.version!r:.12}; {speaks[0]} to {speaks[-1]} were offered")
     return reply
@@ -101,10 +98,7 @@ def read_ready(data: bytes, site: str, experiment: str, limit: int, speaks: rang
 
 def read_closed(data: bytes, site: str, experiment: str, limit: int) -> Closed | Refusal:
     """Return the reply to the end of a study; see `read_reply` for errors."""
-    reply = read_reply(data, site, experiment, limit)
-    if not isinstance(reply, (Closed, Refusal)):
-        raise Rejected("it is not an answer to the end of a study")
-    return reply
+    return _read_kind(Closed, "the end of a study", data, site, experiment, limit)
 
 
 def read_sum_answer(data: bytes, site: str, experiment: str, step: str, limit: int) -> SumAnswer | Refusal:
@@ -157,6 +151,13 @@ def read_measures(
             f"are from {-noise:.3g} to {records + noise:.3g}"
         )
     return found
+
+
+def _read_kind(kind: type[R], to: str, data: bytes, site: str, experiment: str, limit: int) -> R | Refusal:
+    reply = read_reply(data, site, experiment, limit)
+    if not isinstance(reply, (kind, Refusal)):
+        raise Rejected(f"it is not an answer to {to}")
+    return reply
 
 
 def printable(text: str) -> str:

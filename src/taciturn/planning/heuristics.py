@@ -296,7 +296,7 @@ def wide_l1(facts: Facts) -> float:
     return math.sqrt(facts.features)
 
 
-def path_step(facts: Facts, loss: Loss, nu: float, noise: float, updates: int, most: float | None = None) -> float:
+def path_step(facts: Facts, loss: Loss, nu: float, noise: float, updates: int, most: float | None) -> float:
     """Return a, the dimensionless step: kappa I / (sqrt(P) sigma_1 k), where kappa is the noise that a score may have.
 
     Parameters

@@ -109,10 +109,7 @@ class RunPlan:
     def entry(self, label: RunLabel) -> PlanEntry:
         """Return the plan's line in the ledger, for the run with this label."""
         return PlanEntry(
-            run=label.run,
-            algorithm=label.algorithm,
-            epsilon=label.epsilon,
-            seed=label.seed,
+            **vars(label),
             total_epsilon=self.total_epsilon,
             delta=self.delta,
             planned_epsilon=self.bound.epsilon,

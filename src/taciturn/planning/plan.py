@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -189,7 +190,7 @@ def drawn_key(settings: Settings) -> int | None:
     return secrets.randbits(128) if settings.partition_key == "auto" else int(settings.partition_key)
 
 
-def study_split(settings: Settings, key: int | None = None) -> str:
+def study_split(settings: Settings, key: int | None) -> str:
     """Return a name for the rule by which a study's records train or are held out; see `record_split`.
 
     Parameters
@@ -241,21 +242,11 @@ def plan_request(settings: Settings, facts: Facts, algorithm: str, epsilon: floa
 def _fill_in(settings: Settings, facts: Facts, problem: Problem) -> Settings:
     """Fill in rounds, clip and the constants of eta, which all runs of a study share."""
     if settings.rounds == "auto":
-        rounds = [
-            propose_rounds(
-                _with_displaced_rows(facts, name, settings.adjacency), plan_request(settings, facts, name, epsilon)
-            )
-            for name in settings.algorithm
-            for epsilon in settings.total_epsilon
-            if ALGORITHMS[name].rounds is None
-        ]
+        free = [name for name in settings.algorithm if ALGORITHMS[name].rounds is None]
+        rounds = [propose_rounds(*request) for request in _requests(settings, facts, free)]
         settings = replace(settings, rounds=max(rounds, default=1))
     if settings.clip == "auto":
-        requests = (
-            (_with_displaced_rows(facts, name, settings.adjacency), plan_request(settings, facts, name, epsilon))
-            for name in settings.algorithm
-            for epsilon in settings.total_epsilon
-        )
+        requests = _requests(settings, facts, settings.algorithm)
         clips = [default_clip(seen, problem.loss, request) for seen, request in requests]
         settings = replace(settings, clip=min(clips))  # for the smallest budget, which has the most noise
     if settings.clip_l1 == "auto":
@@ -264,6 +255,14 @@ def _fill_in(settings: Settings, facts: Facts, problem: Problem) -> Settings:
     if settings.mechanism == "laplace" and math.isinf(float(settings.clip_l1)):
         raise InputError("clip-l1 is inf, but laplace noise is scaled to the L1 sensitivity; it must be finite")
     return fill_in_eta_constants(settings, problem, lambda: problem.public_smoothness(facts.bound, facts.largest))
+
+
+def _requests(settings: Settings, facts: Facts, names: Sequence[str]) -> Iterator[tuple[Facts, PlanRequest]]:
+    """Yield the request of every algorithm and budget, with the facts that it is planned from."""
+    for name in names:
+        seen = _with_displaced_rows(facts, name, settings.adjacency)
+        for epsilon in settings.total_epsilon:
+            yield seen, plan_request(settings, facts, name, epsilon)
 
 
 def plan_batch(settings: Settings, facts: Facts, problem: Problem, batch: Batch) -> StudyPart:

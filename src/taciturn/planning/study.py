@@ -6,7 +6,7 @@ import hashlib
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -302,8 +302,16 @@ def with_agents(settings: Settings, dataset: Dataset) -> Settings:
 
 def with_absolute_paths(settings: Settings) -> Settings:
     """Return the settings with absolute paths, which are valid from any working directory."""
-    names = ["data_dir", "schema", "test", "ledger", *([] if settings.data in SOURCES else ["data"])]
-    given = {name: value for name in names if (value := getattr(settings, name)) and not is_in_memory(value)}
-    paths: dict[str, Any] = {name: str(Path(value).resolve()) for name, value in given.items()}
-    plugins = tuple(str(Path(value).resolve()) for value in settings.plugins)
-    return replace(settings, plugins=plugins, **paths)
+
+    def absolute(given: str) -> str:
+        return str(Path(given).resolve()) if given and not is_in_memory(given) else given
+
+    return replace(
+        settings,
+        data=settings.data if settings.data in SOURCES else absolute(settings.data),
+        data_dir=absolute(settings.data_dir),
+        schema=absolute(settings.schema),
+        test=absolute(settings.test),
+        ledger=absolute(settings.ledger),
+        plugins=tuple(map(absolute, settings.plugins)),
+    )

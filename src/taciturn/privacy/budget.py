@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from taciturn.core.locks import is_locked, locked
-from taciturn.core.storage import make_folder, state_folder, write_text
+from taciturn.core.storage import make_folder, require_folder, state_folder, write_text
 from taciturn.errors import BudgetExhausted, CorruptFile, InputError, PrivacyViolation, missing_file
 from taciturn.privacy.budget_state import OPEN, RESERVED, STARTED, VIOLATED, BudgetState, StudyReservation, machine_of
 from taciturn.privacy.composition import ZERO_COST, StudyCost, max_cost
@@ -113,8 +112,7 @@ class BudgetLedger:
         """
         if path.exists():
             raise InputError(f"{path} exists: a ledger is never overwritten")
-        if not path.parent.is_dir():
-            raise InputError(f"there is no folder {path.parent} to put {path.name} into")
+        require_folder(path)
         ledger = cls(path, uuid.uuid4().hex)
         make_folder(ledger.chain.head.parent, exist_ok=True)
         ledger.chain.create()
@@ -169,23 +167,24 @@ class BudgetLedger:
                 why = f"was handed over from this machine to key {to}" if to else "is already in use on this machine"
                 raise InputError(f"{path} {why}: there is nothing to adopt")
             hashes = ledger.chain.hashes()
-            row: dict[str, Any] = {"kind": "adopted", "machine": here, "time": _today(), "lost_machine": lost_machine}
+            row = {"kind": "adopted", "machine": here, "time": _today(), "lost_machine": lost_machine}
             if lost_machine:
-                row["nonce"], added = uuid.uuid4().hex, [row]
+                nonce, added = uuid.uuid4().hex, [row]
             elif rows[-1]["kind"] == "adopted" and machine_of(rows) == here:
-                row, added = rows[-1], []  # an adoption that was interrupted before the head was stored
-                if not row["lost_machine"]:
+                nonce, added = str(rows[-1]["nonce"]), []  # an adoption that was interrupted before the head was stored
+                if not rows[-1]["lost_machine"]:
                     ledger._check_hand_over(rows[-2], hashes[:-1], key)
             else:
-                row["nonce"], added = ledger._check_hand_over(rows[-1], hashes, key).nonce, [row]
+                nonce, added = ledger._check_hand_over(rows[-1], hashes, key).nonce, [row]
+            added = [row | {"nonce": nonce} for row in added]
             if known:
                 ledger.chain.append(added)
             else:
                 ledger.chain.adopt(added)
-            write_text(ledger._adoption_mark(row["nonce"]), "")
+            write_text(ledger._adoption_mark(nonce), "")
         return ledger
 
-    def _check_hand_over(self, row: Mapping[str, Any], hashes: Sequence[str], key: str) -> HandOver:
+    def _check_hand_over(self, row: Mapping[str, object], hashes: Sequence[str], key: str) -> HandOver:
         hand_over = check_hand_over(self.path, self.identity, row, hashes, key)
         if self._adoption_mark(hand_over.nonce).exists():
             raise InputError(f"{self.path} was already adopted on this machine: a hand-over can be adopted once")
@@ -195,7 +194,7 @@ class BudgetLedger:
         """Return the file that marks a hand-over as adopted on this machine."""
         return self.chain.head.with_name(f"{self.identity}.{Path(nonce).name}.adopted")
 
-    def _check_machine(self, rows: Sequence[Mapping[str, Any]]) -> None:
+    def _check_machine(self, rows: Sequence[Mapping[str, object]]) -> None:
         if (machine := machine_of(rows)) != machine_id():
             raise InputError(
                 f"{self.path} belongs to machine {machine}, and this is machine {machine_id()}: hand it over there, "

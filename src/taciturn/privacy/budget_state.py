@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Required, TypedDict, cast
 
 from taciturn.errors import LedgerTampered
-from taciturn.privacy.composition import ZERO_COST, PrivacyFilter, StudyCost, max_cost, total_cost
+from taciturn.privacy.composition import ZERO_COST, FilterRow, PrivacyFilter, StudyCost, max_cost, total_cost
 
 RESERVED, STARTED, SETTLED, GIVEN_BACK, VIOLATED = "reserved", "started", "settled", "given back", "violated"
 OPEN = (RESERVED, STARTED)
@@ -19,6 +19,35 @@ _TRANSITIONS: dict[str, tuple[tuple[str, ...], str]] = {  # by kind of row: the 
     "given-back": ((RESERVED,), GIVEN_BACK),
     "violation": (OPEN, VIOLATED),
 }
+
+
+class BudgetRow(TypedDict, total=False):
+    """A line of a budget ledger; its kind decides which of the other keys it has."""
+
+    kind: Required[str]
+    time: str
+    machine: str
+    # of the first line
+    data: str
+    adjacency: str
+    unit: str
+    further: bool
+    total_epsilon: float
+    delta: float
+    # of a transfer between machines
+    lost_machine: bool
+    nonce: str
+    to: str  # id of the key that may adopt the ledger
+    # of a study
+    reservation: str
+    study: str
+    cost: Mapping[str, float | str]
+    held_out: Mapping[str, float | str]
+    rule: FilterRow
+    split: str
+    apart: bool
+    non_private: str
+    head: str
 
 
 @dataclass(frozen=True)
@@ -88,7 +117,7 @@ class StudyReservation:
         everything = total_cost([cost, held_out])
         return everything, everything
 
-    def after(self, row: Mapping[str, Any]) -> StudyReservation:
+    def after(self, row: BudgetRow) -> StudyReservation:
         """Return the reservation as it is after a row of the ledger.
 
         Raises
@@ -151,8 +180,8 @@ class BudgetState:
     studies: tuple[StudyReservation, ...]
 
     @classmethod
-    def from_rows(cls, rows: Sequence[Mapping[str, Any]]) -> BudgetState:
-        """Return the state that a ledger's rows describe.
+    def from_rows(cls, lines: Sequence[Mapping[str, object]]) -> BudgetState:
+        """Return the state that a ledger's lines describe.
 
         Raises
         ------
@@ -161,6 +190,7 @@ class BudgetState:
         KeyError, TypeError, IndexError
             If a row is not one of a budget ledger.
         """
+        rows = cast(Sequence[BudgetRow], lines)
         first, budget = rows[0], (rows[0]["total_epsilon"], rows[0]["delta"])
         studies: dict[str, StudyReservation] = {}
         for row in rows:
@@ -245,7 +275,7 @@ class BudgetState:
         """Return the stopping rule; before it is fixed, the one that a first study of this cost would fix."""
         return self.rule or PrivacyFilter.begin(self.total_epsilon, self.delta, first)
 
-    def next_study(self, cost: StudyCost, held_out: StudyCost = ZERO_COST, split: str = "") -> StudyReservation:
+    def next_study(self, cost: StudyCost, held_out: StudyCost, split: str) -> StudyReservation:
         """Return how one more study would be charged, as a reservation without a name.
 
         Parameters
@@ -271,7 +301,7 @@ class BudgetState:
         return max(map(rule.epsilon, sides)), all(map(rule.allows, sides))
 
 
-def machine_of(rows: Sequence[Mapping[str, Any]]) -> str:
+def machine_of(rows: Sequence[Mapping[str, object]]) -> str:
     """Return the machine on which a ledger was created or last adopted."""
     named = (row["machine"] for row in reversed(rows) if "machine" in row and row["kind"] != "handed-over")
     return str(next(named, "(not named)"))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, astuple, dataclass
-from typing import Any
+from typing import TypedDict
 
 from taciturn.privacy.accountants import Counts
 from taciturn.privacy.accountants.gdp import NO_SLACK, Slack, gdp_budget, gdp_epsilon, gdp_worth, slack_of
@@ -42,7 +42,7 @@ class StudyCost:
     outside: float = 0.0
 
     @classmethod
-    def read(cls, fields: Mapping[str, Any]) -> StudyCost:
+    def read(cls, fields: Mapping[str, float | str]) -> StudyCost:
         """Return the cost in a ledger row, where infinity is written as the string "inf".
 
         >>> StudyCost.read({"gdp": 0.02, "zcdp": "inf"})
@@ -123,6 +123,15 @@ def composed_epsilon(accountant: str, cost: StudyCost, delta: float) -> float:
     return zcdp_epsilon(cost.zcdp, delta) if accountant == "zcdp" else gdp_epsilon(cost.gdp, cost.slack, delta)
 
 
+class FilterRow(TypedDict):
+    """The stopping rule in a ledger row."""
+
+    accountant: str
+    above: float
+    below: float
+    outside: float
+
+
 @dataclass(frozen=True)
 class PrivacyFilter:
     """The stopping rule of one budget ledger.
@@ -156,11 +165,10 @@ class PrivacyFilter:
         return cls(total_epsilon, delta, "gdp", next(fitting, first.slack))
 
     @classmethod
-    def from_json(cls, total_epsilon: float, delta: float, rule: Mapping[str, Any]) -> PrivacyFilter:
+    def from_json(cls, total_epsilon: float, delta: float, rule: FilterRow) -> PrivacyFilter:
         """Return the rule that a ledger row fixed for this budget."""
-        return cls(
-            total_epsilon, delta, rule["accountant"], Slack(*(rule[name] for name in ("above", "below", "outside")))
-        )
+        slack = Slack(rule["above"], rule["below"], rule["outside"])
+        return cls(total_epsilon, delta, rule["accountant"], slack)
 
     def to_json(self) -> dict[str, object]:
         """Return the rule as a ledger row writes it; the budget is in the ledger's first line."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from taciturn.core.storage import append_bytes, make_file, make_folder, state_folder, to_json, write_text
 from taciturn.errors import CorruptFile, LedgerTampered
@@ -47,7 +47,7 @@ class Tip(NamedTuple):
 class _Parsed(NamedTuple):
     tip: Tip
     hashes: list[str]  # GENESIS, then the hash of every line
-    rows: list[dict[str, Any]]
+    rows: list[dict[str, object]]
 
 
 @dataclass
@@ -117,7 +117,7 @@ class HashChain:
         if not self._head_kept:
             self._store(self._checked_tip())
 
-    def read(self) -> list[dict[str, Any]]:
+    def read(self) -> list[dict[str, object]]:
         """Return every row after checking the chain against itself and against its stored heads.
 
         Raises
@@ -129,7 +129,7 @@ class HashChain:
         self._tip = parsed.tip
         return parsed.rows
 
-    def read_unverified(self) -> list[dict[str, Any]]:
+    def read_unverified(self) -> list[dict[str, object]]:
         """Return every row of a chain that is consistent in itself, without checking it against a stored head."""
         return self._parse().rows
 
@@ -276,7 +276,7 @@ def _complete_size(content: bytes) -> int:
     return 0
 
 
-def _json_object(line: bytes) -> dict[str, Any]:
+def _json_object(line: bytes) -> dict[str, object]:
     """Return a line's JSON object; an empty one, which fails the check of the chain, if it is something else."""
     try:
         row = json.loads(line)

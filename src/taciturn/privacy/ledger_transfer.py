@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from taciturn.core.storage import make_once, state_folder
 from taciturn.errors import CorruptFile, InputError, LedgerTampered, missing_file
@@ -168,7 +168,7 @@ def signed_hand_over(ledger: str, hashes: Sequence[str], to: TransferRequest) ->
     return unsigned._replace(signature=key.sign(unsigned.message(ledger)).hex())
 
 
-def check_hand_over(path: Path, ledger: str, row: Mapping[str, Any], hashes: Sequence[str], key: str) -> HandOver:
+def check_hand_over(path: Path, ledger: str, row: Mapping[str, object], hashes: Sequence[str], key: str) -> HandOver:
     """Return the hand-over to this machine in a ledger's last line.
 
     Parameters
@@ -192,7 +192,7 @@ def check_hand_over(path: Path, ledger: str, row: Mapping[str, Any], hashes: Seq
             f"{path} was not handed over: run 'taciturn ledger hand-over {path.name} --to FILE' on its machine, "
             "with FILE from 'taciturn ledger request' on this one; if that machine is lost, use 'adopt --lost-machine'"
         )
-    given = HandOver(*(row.get(name, "") for name in HandOver._fields))
+    given = HandOver._make(row.get(name, "") for name in HandOver._fields)
     try:
         _check_fields(given._asdict())
     except ValueError as error:

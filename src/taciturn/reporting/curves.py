@@ -1,11 +1,11 @@
-"""Metrics as curves: the mean over seeds, with a band between two percentiles."""
+"""Labels of runs, and their metrics as curves: the mean over seeds, with a band between two percentiles."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,9 @@ class Labelled(Protocol):
     def epsilon(self) -> float: ...
     @property
     def seed(self) -> int | None: ...
+
+
+L = TypeVar("L", bound=Labelled)
 
 
 class Curve(NamedTuple):
@@ -51,6 +54,19 @@ def full_label(entry: Labelled) -> str:
     """Return the name of one run, with its seed where its noise has one."""
     seed = "" if entry.seed is None else f", seed {entry.seed}"
     return run_label(entry.algorithm, entry.epsilon) + seed
+
+
+def by_label(runs: Iterable[L]) -> dict[str, list[L]]:
+    """Return the runs of each algorithm and epsilon by its label, in their order."""
+    groups: dict[str, list[L]] = {}
+    for entry in runs:
+        groups.setdefault(run_label(entry.algorithm, entry.epsilon), []).append(entry)
+    return groups
+
+
+def first_of_labels(runs: Iterable[L]) -> list[L]:
+    """Return the first entry with each algorithm and epsilon."""
+    return [group[0] for group in by_label(runs).values()]
 
 
 def curves(rows: Iterable[MetricsRow], metric: str, prefix: str = "") -> list[Curve]:

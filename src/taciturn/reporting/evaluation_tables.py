@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from taciturn.reporting.curves import run_label
+from taciturn.reporting.curves import first_of_labels, run_label
 from taciturn.reporting.quality_tables import AUROC, CALIBRATION, ERROR, LOG_LOSS, MAE, NONE, R2, RMSE, TextTable
 from taciturn.runs.private_quality import Estimate, PrivateClassification, PrivateQuality
 from taciturn.runs.records import EvaluationRow
@@ -93,10 +93,7 @@ def evaluation_points(rows: Sequence[EvaluationRow]) -> dict[str, list[tuple[int
 def last_evaluations(rows: Sequence[EvaluationRow]) -> list[EvaluationRow]:
     """Return the last evaluation that measured something, of the first seed of each setting."""
     last = {row.run: row for row in rows if row.quality is not None}
-    found: dict[str, EvaluationRow] = {}
-    for run in sorted(last):
-        found.setdefault(run_label(last[run].algorithm, last[run].epsilon), last[run])
-    return list(found.values())
+    return first_of_labels(last[run] for run in sorted(last))
 
 
 def estimate_words(quality: PrivateQuality) -> str:

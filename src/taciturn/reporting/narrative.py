@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from statistics import fmean
 
-from taciturn.reporting.curves import run_label
+from taciturn.reporting.curves import by_label, run_label
 from taciturn.reporting.evaluation_tables import estimate_words, main_estimate
-from taciturn.reporting.tables import by_label, format_share
+from taciturn.reporting.tables import format_share, mean_error
 from taciturn.runs.quality import RegressionQuality
 from taciturn.runs.records import RunResult, RunSummary
 
@@ -29,7 +28,7 @@ def result_sentences(summary: RunSummary) -> tuple[str, str]:
     how = "without showing each other a record"
     if first.algorithm in central:
         how = "by giving all records to one curator"
-    error = _mean_error(shown)
+    error = mean_error(shown)
     if error is None:
         unknown = "There was no test set, so how well it does on new records is not known."
         if first.private_quality is not None and main_estimate(first.private_quality) is not None:
@@ -59,12 +58,7 @@ def _main_group(groups: Mapping[str, Sequence[RunResult]], central: Collection[s
     """
     federated = {label: group for label, group in groups.items() if group[0].algorithm not in central} or groups
     noisy = {label: group for label, group in federated.items() if math.isfinite(group[0].epsilon)} or federated
-    return min(noisy.items(), key=lambda item: _mean_error(item[1]) or 0.0)
-
-
-def _mean_error(group: Sequence[RunResult]) -> float | None:
-    errors = [entry.test_error for entry in group if entry.test_error is not None]
-    return fmean(errors) if len(errors) == len(group) else None
+    return min(noisy.items(), key=lambda item: mean_error(item[1]) or 0.0)
 
 
 def _rounds(entry: RunResult) -> str:
@@ -72,7 +66,7 @@ def _rounds(entry: RunResult) -> str:
 
 
 def _error_words(group: Sequence[RunResult]) -> str:
-    error = _mean_error(group)
+    error = mean_error(group)
     return "not known" if error is None else format_share(error, isinstance(group[0].quality, RegressionQuality))
 
 

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from taciturn.reporting.curves import run_label
+from taciturn.core.storage import format_bytes
+from taciturn.reporting.curves import by_label, run_label
 from taciturn.reporting.intervals import Interval, interval, mean_words
 from taciturn.reporting.side_by_side import folder_names, predicts_numbers
-from taciturn.reporting.tables import by_label, format_bytes, format_epsilon, format_error
+from taciturn.reporting.tables import format_epsilon, format_error
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.records import MethodFacts, RunResult, RunSummary
 

@@ -7,13 +7,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from taciturn.core.storage import write_text
 from taciturn.privacy.signatures import OFFICER, ORGANISATION, Signable
-from taciturn.reporting.curves import full_label, run_label
+from taciturn.reporting.curves import first_of_labels, full_label, run_label
 from taciturn.reporting.evaluation_tables import (
     ABOUT,
     confusion_table,
@@ -33,7 +33,7 @@ from taciturn.reporting.tables import (
     has_seeds,
     result_table,
 )
-from taciturn.runs.effects import RunEffects, read_effects
+from taciturn.runs.effects import read_effects
 from taciturn.runs.folder import RunFolder, public_config
 from taciturn.runs.ledger import RunLedger
 from taciturn.runs.quality import ClassificationQuality, Quality
@@ -108,7 +108,7 @@ def _render(folder: RunFolder, ledger: RunLedger, effects: list[tuple[str, str]]
         unprotected=_unprotected(certified, source) if certified else [],
         nominal={labels[run]: f"{total:,.6g}" for run, total in paper.nominal_sums.items()} if paper else {},
         without_noise=sorted({labels[run] for run in paper.without_noise}) if paper else [],
-        audits=_audits(folder),
+        audits=[json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.path.glob("audit*.json"))],
         quality=_quality(summary),
         reliability=_reliability(summary),
         config=_config(config if local else public_config(config)),
@@ -171,10 +171,7 @@ def _effects(folder: RunFolder) -> list[tuple[str, str]]:
         return []
     from taciturn.reporting.figures.effects_figure import effects_figure, in_words
 
-    first: dict[str, RunEffects] = {}
-    for run in read_effects(folder).runs:
-        first.setdefault(run_label(run.algorithm, run.epsilon), run)
-    shown = list(first.values())[:EFFECTS_LIMIT]
+    shown = first_of_labels(read_effects(folder).runs)[:EFFECTS_LIMIT]
     title = "The effect of every column"
     return [(full_label(run), _picture(partial(effects_figure, run), title, in_words(run))) for run in shown]
 
@@ -194,10 +191,6 @@ def _totals(certified: Guarantee, labels: Sequence[str]) -> dict[str, RunGuarant
 
 def _unprotected(certified: Guarantee, source: SourceFacts | None) -> list[str]:
     return [*([source.unprotected] if source and source.unprotected else []), *certified.unprotected]
-
-
-def _audits(folder: RunFolder) -> list[Any]:
-    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.path.glob("audit*.json"))]
 
 
 def _evidence(folder: RunFolder, ledger: str, federated: bool) -> list[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from taciturn.errors import InputError
-from taciturn.reporting.tables import by_label
+from taciturn.reporting.curves import by_label
+from taciturn.reporting.tables import mean_error
 from taciturn.runs.folder import RunFolder
 
 
@@ -109,8 +109,4 @@ def _schema(folder: RunFolder) -> dict[str, object]:
 
 
 def _errors(folder: RunFolder) -> dict[str, float | None]:
-    found = {}
-    for label, group in by_label(folder.read_summary().runs).items():
-        errors = [entry.test_error for entry in group if entry.test_error is not None]
-        found[label] = fmean(errors) if len(errors) == len(group) else None
-    return found
+    return {label: mean_error(group) for label, group in by_label(folder.read_summary().runs).items()}

@@ -6,11 +6,12 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from taciturn.reporting.curves import Labelled, run_label
+from taciturn.core.storage import format_bytes
+from taciturn.reporting.curves import by_label, run_label
 from taciturn.reporting.evaluation_tables import estimate_words
 from taciturn.runs.effects import NOISE_LEVEL, ColumnEffect, RunEffects
 from taciturn.runs.quality import RegressionQuality
@@ -19,8 +20,6 @@ from taciturn.runs.records import MethodFacts, RunResult
 SEED = "seed"
 HEADINGS = ("", "run", SEED, "test error", "objective", "residual", "noise", "rounds", "seconds", "sent up")
 GROUP_HEADINGS = ("run", "seeds", "test error", "lowest", "highest", "objective", "rounds", "seconds")
-
-L = TypeVar("L", bound=Labelled)
 
 
 def rounds_done(runs: Sequence[RunResult], methods: Mapping[str, MethodFacts]) -> int | None:
@@ -101,19 +100,6 @@ def format_setting(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def format_bytes(count: float) -> str:
-    """Return a number of bytes with its unit.
-
-    >>> format_bytes(12_345)
-    '12.3 kB'
-    """
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            break
-        count /= 1000
-    return f"{count:.3g} {unit}"
-
-
 def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[str]) -> str:
     """Return a Markdown table; the columns with the headings in `left` hold text, the others numbers."""
     rules = ["---" if heading in left else "---:" for heading in headings]
@@ -181,12 +167,10 @@ def _known(values: Sequence[float | None]) -> list[float]:
     return known if len(known) == len(values) else []
 
 
-def by_label(runs: Sequence[L]) -> dict[str, list[L]]:
-    """Return the runs of each algorithm and epsilon by its label, in their order."""
-    groups: dict[str, list[L]] = {}
-    for entry in runs:
-        groups.setdefault(run_label(entry.algorithm, entry.epsilon), []).append(entry)
-    return groups
+def mean_error(group: Sequence[RunResult]) -> float | None:
+    """Return the mean test error of some runs, or None if one of them is not known."""
+    errors = _known([entry.test_error for entry in group])
+    return fmean(errors) if errors else None
 
 
 def has_seeds(runs: Sequence[RunResult]) -> bool:

@@ -132,7 +132,7 @@ def contrasts(target: Target) -> NDArray[np.float64]:
 
 
 def run_effects(
-    label: RunLabel, w: Array, schema: Schema, intercept: bool, log_odds: bool, noise: CurveNoise | None = None
+    label: RunLabel, w: Array, schema: Schema, intercept: bool, log_odds: bool, noise: CurveNoise | None
 ) -> RunEffects:
     """Return the effects of a model of bins.
 

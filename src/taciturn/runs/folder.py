@@ -12,7 +12,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 
 from taciturn.core.locks import is_locked, locked, run_lock
 from taciturn.core.storage import (
@@ -44,6 +44,35 @@ logger = logging.getLogger(__name__)
 def existing_folder(path: Path) -> InputError:
     """Return the error for an output folder that exists."""
     return InputError(f"{path} exists: choose another --out, or continue it with 'taciturn resume {path}'")
+
+
+class StoredConfig(TypedDict):
+    """The settings in config.toml that are read by name; it has all others too."""
+
+    mode: str
+    data: str
+    noise: str
+    algorithm: list[str]
+    epsilon: list[float]
+    total_epsilon: list[float]
+    delta: float
+    rounds: int
+    eta: str | float
+    features: str
+    ledger: str
+    plugins: list[str]
+    test: str
+    test_share: float
+    partition_key: int | str
+    seeds: NotRequired[int]  # hardened noise has none
+
+
+def make_local_folder(path: Path) -> Path:
+    """Create a folder for the owner of the records only, unless it exists, with a README that says so; return it."""
+    if not path.is_dir():
+        make_folder(path)
+        write_text(path / "README.txt", LOCAL_ONLY)
+    return path
 
 
 @dataclass(frozen=True)
@@ -89,9 +118,8 @@ class RunFolder:
             make_folder(folder.checkpoints)
             make_file(folder.metrics)
             if local:
-                make_folder(folder.local)
+                make_local_folder(folder.local)
                 make_file(folder.local_metrics)
-                write_text(folder.local / "README.txt", LOCAL_ONLY)
             for name, text in local.items():
                 write_text(folder.local / name, text)
             for name in files.keys() - {folder.config.name}:
@@ -249,7 +277,7 @@ class RunFolder:
         """Return the key of the partition of private records; None if the records are public."""
         return read_key(self.local)
 
-    def read_config(self) -> dict[str, Any]:
+    def read_config(self) -> StoredConfig:
         """Return the settings as written.
 
         Raises
@@ -257,7 +285,7 @@ class RunFolder:
         CorruptFile
             If config.toml is not TOML.
         """
-        return dict(_parsed_config(self.config, _signature(self.config)))
+        return _parsed_config(self.config, _signature(self.config)).copy()
 
     @property
     def began_with_frame(self) -> bool:
@@ -378,7 +406,7 @@ class RunFolder:
     def _lock(self) -> Path:
         return self.checkpoints / "lock"
 
-    def _read_both(self, path: Path, local: bool = True) -> Any:
+    def _read_both(self, path: Path, local: bool) -> Any:
         own = self.local / path.name
         return merged(_read_json(path), _read_json(own)) if local and _readable(own) else _read_json(path)
 
@@ -436,15 +464,19 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
                 raise CorruptFile(f"line {number} of {path} is damaged") from error
 
 
-def public_config(config: Mapping[str, Any]) -> dict[str, Any]:
+def public_config(config: Mapping[str, object]) -> dict[str, object]:
     """Return the settings with the last part of paths only: the others reveal something of the machine.
 
     >>> public_config({"data": "/home/me/records.csv", "rounds": 3})
     {'data': 'records.csv', 'rounds': 3}
     """
-    names = {key: Path(config[key]).name for key in PATH_SETTINGS if config.get(key)}
-    plugins = {"plugins": [Path(path).name for path in config["plugins"]]} if config.get("plugins") else {}
-    return {**config, **names, **plugins}
+    return {key: _without_folder(key, value) for key, value in config.items()}
+
+
+def _without_folder(key: str, value: object) -> object:
+    if key == "plugins" and isinstance(value, list):
+        return [Path(path).name for path in value]
+    return Path(str(value)).name if key in PATH_SETTINGS and value else value
 
 
 def _signature(path: Path) -> tuple[int, int, int]:
@@ -454,9 +486,9 @@ def _signature(path: Path) -> tuple[int, int, int]:
 
 
 @lru_cache(maxsize=16)
-def _parsed_config(path: Path, signature: object) -> dict[str, Any]:
+def _parsed_config(path: Path, signature: object) -> StoredConfig:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return cast(StoredConfig, tomllib.loads(path.read_text(encoding="utf-8")))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise CorruptFile(f"{path} is damaged: {error}") from error
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable, ItemsView, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping
 from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Any, ClassVar, NamedTuple, Self, Union, get_args, get_origin, get_type_hints
@@ -79,6 +79,10 @@ class Record(Mapping[str, object]):
         """Return the record as plain JSON values: dicts, lists, strings, numbers, None, and "inf" for infinity."""
         plain: dict[str, object] = json.loads(to_json(self))
         return plain
+
+    def without(self, names: Iterable[str]) -> Self:
+        """Return the record with None in these fields."""
+        return type(self)(**(vars(self) | dict.fromkeys(names)))
 
     def _items(self) -> Iterator[tuple[str, object]]:
         if self.kind:
@@ -177,7 +181,7 @@ def _tuple(convert: Callable[[Any], Any], value: Any) -> tuple[Any, ...]:
     return tuple(map(convert, value))
 
 
-def _mapping(convert: Callable[[Any], Any], value: Any) -> dict[str, Any]:
+def _mapping(convert: Callable[[Any], Any], value: Any) -> dict[str, object]:
     if not isinstance(value, Mapping):
         raise TypeError(f"{value!r:.40} is not a JSON object")
     return {str(key): convert(item) for key, item in value.items()}

@@ -197,7 +197,7 @@ class RunLedger(Sequence[LedgerEntry]):
     def slots(self) -> dict[str, SlotCounts]:
         """What each agent was charged in slots of a secure sum; empty without one, and in a simulation."""
         charged: defaultdict[str, set[str]] = defaultdict(set)
-        rounds: defaultdict[str, set[int | None]] = defaultdict(set)
+        rounds: defaultdict[str, set[int]] = defaultdict(set)
         for entry in self.releases:
             if entry.slot is not None:
                 charged[entry.agent].add(entry.slot)

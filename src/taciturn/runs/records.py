@@ -240,9 +240,9 @@ class ReleaseEntry(Record):
     agent: str
     event: Event
     count: int
-    first: int | None = None
-    last: int | None = None
-    session: int | None = None  # counts the processes that worked on the run
+    first: int
+    last: int
+    session: int  # counts the processes that worked on the run
     upload: str | None = None  # SHA-256 of the message, in the ledger of a federation's site
     slot: str | None = None  # "epoch/slot" of a secure sum, in a federation's ledgers
     held_out: bool | None = None  # True: a private evaluation, of held-out records alone; else of training records

@@ -25,7 +25,7 @@ USES = {"data": TRAINING, "test": TESTING}
 
 
 @contextmanager
-def frames_named(settings: Mapping[str, Any], default_schema: Callable[[], str]) -> Iterator[dict[str, Any]]:
+def frames_named(settings: Mapping[str, object], default_schema: Callable[[], str]) -> Iterator[dict[str, object]]:
     """Yield the settings with a name for each frame and schema object; the names have a meaning within the block only.
 
     Parameters
@@ -56,23 +56,23 @@ def frames_named(settings: Mapping[str, Any], default_schema: Callable[[], str])
         if name == "test" and frames is settings.get("data"):  # one name: loading refuses to publish results on it
             named["test"] = named["data"]
             continue
-        place = named.get("schema") or default_schema()
-        if not place:
+        described = named.get("schema") or default_schema()
+        if not described:
             open_frames(name, frames, {})  # a value of another type is the first mistake to name
             raise InputError(
                 f"{name} is {kind_of(frames)}, which needs a schema: a path, or "
                 "taciturn.Schema.from_frame(frame).declare(...)"
             )
         with hold({}, schemas):
-            schema = read_schema(path("schema", place))
-        named[name] = f"{PREFIX}{NAMES[name][is_frame(frames)]}"
-        tables[named[name]] = open_frames(name, frames, needed_columns(schema, use))
+            schema = read_schema(path("schema", described))
+        named[name] = place = f"{PREFIX}{NAMES[name][is_frame(frames)]}"
+        tables[place] = open_frames(name, frames, needed_columns(schema, use))
     with hold(tables, schemas):
         yield named
 
 
 @contextmanager
-def frames_again(config: Mapping[str, str], schema: Path, **given: Any) -> Iterator[None]:
+def frames_again(config: Mapping[str, object], schema: Path, **given: Any) -> Iterator[None]:
     """Give the names in a run's settings their frames again, for the duration of a block.
 
     Parameters
@@ -93,8 +93,9 @@ def frames_again(config: Mapping[str, str], schema: Path, **given: Any) -> Itera
     for name, frames in given.items():
         if frames is None:
             continue
-        if not is_in_memory(config[name]):
+        place = str(config[name])
+        if not is_in_memory(place):
             raise InputError(f"{name} is given, but the run was not started with a data frame as {name}: remove it")
-        tables[config[name]] = open_frames(name, frames, needed_columns(read_schema(schema), USES[name]))
+        tables[place] = open_frames(name, frames, needed_columns(read_schema(schema), USES[name]))
     with hold(tables, {}):
         yield

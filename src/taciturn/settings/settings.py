@@ -355,7 +355,7 @@ class Settings:
             The partition key, if a random one was drawn for this run.
         """
         names = [option.name for option in dataclasses.fields(DataOptions) if option.name != "one_owner"]
-        options: dict[str, Any] = {name: getattr(self, name) for name in names}
+        options = {name: getattr(self, name) for name in names}
         if key is not None or self.partition_key == "auto":
             options["partition_key"] = key or 0
         return DataOptions(**options)

@@ -105,7 +105,7 @@ def study_settings(given: Mapping[str, object]) -> Settings:
     return resolve({"data": "table", "averages": False} | {k: v for k, v in given.items() if v is not None})
 
 
-def assign_parties(agents: Any, rows: int, declared: Sequence[str] = ()) -> Partition:
+def assign_parties(agents: Any, rows: int, declared: Sequence[str]) -> Partition:
     """Return which party holds which rows: the named ones, or a single one if `agents` is None.
 
     If the parties are declared, all of them exist, also those without rows, and all names are among them.

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -74,11 +73,11 @@ def finish(study: Study, folder: RunFolder, federation: FederationNote | None = 
     ended = time.strftime("%Y-%m-%dT%H:%M:%S%z")  # with the folder's name it tells how long all rounds took
     if private:
         test_is_private = "test_error" in private
-        hidden: dict[str, Any] = dict.fromkeys((*private, "quality") if test_is_private else private)
+        hidden = (*private, "quality") if test_is_private else private
         own = [{name: run[name] for name in hidden if name in run} for run in runs]
         local = {"ended": ended, "data": folder.read_start().data, "runs": own}
         write_text(folder.local / folder.summary.name, to_json(local) + "\n")
-        runs = [replace(run, **hidden, private_test=test_is_private) for run in runs]
+        runs = [replace(run.without(hidden), private_test=test_is_private) for run in runs]
     summary = RunSummary(
         taciturn=VERSION,
         ended=ended if study.facts is None else None,
@@ -251,7 +250,7 @@ def study_effects(study: Study, folder: RunFolder, stored: Sequence[Mapping[str,
         run_effects(label, w, schema, settings.intercept, log_odds, noise)
         for part, arrays in zip(study.parts, stored, strict=True)
         for noise in [_noise(part, arrays, schema.target)]
-        for label, w in zip(part.batch.labels(), np.moveaxis(arrays["w"], -2, 0), strict=True)
+        for label, w in zip(part.batch.labels(), _runs_first(arrays["w"]), strict=True)
     ]
     return EffectsRecord(runs=tuple(runs))
 

@@ -28,7 +28,7 @@ class TrainedModel(NamedTuple):
     ledger: RunLedger  # as a run folder would hold it
 
 
-def train_in_memory(study: Study, tolerance: float = 0.0) -> TrainedModel:
+def train_in_memory(study: Study, tolerance: float) -> TrainedModel:
     """Train a study of one run.
 
     Parameters

@@ -7,9 +7,8 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -101,14 +100,11 @@ def train(
     group.broadcast(lambda: _rewind(folder, [part.batch for part in study.parts]))
     evaluated = group.is_main and any(part.measure for part in study.parts)
     held_out = study.dataset.held_out_shards if evaluated else ()  # as they are before they move to a device
+    shown = watch if group.is_main else lambda progress: None
     with on_backend(study, group) as placed:
         for part in placed.parts:
-            _train_part(placed, folder, part, held_out, watch if group.is_main else _ignore, stop, group)
+            _train_part(placed, folder, part, held_out, shown, stop, group)
     group.broadcast(lambda: _flush(folder))
-
-
-def _ignore(progress: Progress) -> None:
-    pass
 
 
 def _flush(folder: RunFolder) -> None:
@@ -305,8 +301,7 @@ def _write_rows(study: Study, folder: RunFolder, rows: Sequence[MetricsRow]) -> 
     private = study.private_metrics
     if private:
         append_lines(folder.local_metrics, [{name: row[name] for name in ("run", "round", *private)} for row in rows])
-        hidden: dict[str, Any] = dict.fromkeys(private)
-        rows = [replace(row, **hidden) for row in rows]
+        rows = [row.without(private) for row in rows]
     append_lines(folder.metrics, rows)
 
 

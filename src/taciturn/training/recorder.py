@@ -219,7 +219,7 @@ class Recorder:
         """Return first round, last round and session of the batch's lines in the ledger."""
         ledger = RunLedger.from_rows(self.chain.read(), self.chain.path)
         mine = [entry for entry in ledger.releases if entry.run == self.batch.first]
-        return {(entry.first or 0, entry.last or 0, entry.session or 0) for entry in mine}
+        return {(entry.first, entry.last, entry.session) for entry in mine}
 
     def _charged_evaluations(self) -> int:
         """Return how many private evaluations the ledger has charged the batch with."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from taciturn.algorithms import ALGORITHMS, AlgorithmSpec
 from taciturn.core.arrays import backing_file
 from taciturn.core.storage import text_hash, to_json
-from taciturn.data import SOURCES, describe, fingerprint, source_for
+from taciturn.data import SOURCES, Facts, describe, fingerprint, source_for
 from taciturn.data.schema import read_schema, schema_text
 from taciturn.data.schema_draft import is_draft
 from taciturn.errors import InputError
@@ -41,7 +41,7 @@ from taciturn.training.central import is_central
 from taciturn.training.process_group import SINGLE_PROCESS, ProcessGroup
 from taciturn.training.record_ties import check_link, link_ledger, table_digest, warn_without_ledger
 from taciturn.training.torch_backend import check_device, check_in_memory
-from taciturn.types import Dataset, Range, Shard
+from taciturn.types import Dataset, Range
 from taciturn.version import VERSION
 
 logger = logging.getLogger(__name__)
@@ -120,13 +120,9 @@ def select_own_agents(study: Study, group: ProcessGroup) -> Study:
     dataset, own = study.dataset, group.partition(len(study.dataset.agents))[group.rank]
     if len(own) == len(dataset.agents):
         return study
-    shards = tuple(_copied(shard) for shard in dataset.train[own.start : own.stop])
+    mine = dataset.train[own.start : own.stop]  # of which memory-mapped records stay in their file
+    shards = tuple(shard.copy() if backing_file(shard.x) is None else shard for shard in mine)
     return study._replace(dataset=replace(dataset, train=shards, test=dataset.test if group.is_main else None))
-
-
-def _copied(shard: Shard) -> Shard:
-    """Return a copy in memory; memory-mapped records stay in their file."""
-    return shard.copy() if backing_file(shard.x) is None else shard
 
 
 class Reservation:
@@ -157,7 +153,7 @@ class Reservation:
 
 @contextmanager
 def reserve_study(
-    settings: Settings, group: ProcessGroup = SINGLE_PROCESS, key: int | None = None
+    settings: Settings, group: ProcessGroup, key: int | None
 ) -> Iterator[tuple[Study, Reservation | None]]:
     """Prepare a study with its whole plan reserved in the budget ledger that the settings name.
 
@@ -225,7 +221,7 @@ def _table_digest(settings: Settings) -> str:
     return table_digest(settings.data) if source_for(settings.data).name == "table" else ""
 
 
-def initial_files(study: Study, reservation: str = "") -> InitialFiles:
+def initial_files(study: Study, reservation: str) -> InitialFiles:
     """Return the files and ledger lines that a run begins with; `reservation` is its name in the budget ledger."""
     config = with_absolute_paths(study.settings).to_toml()
     files = {"config.toml": config}
@@ -235,7 +231,7 @@ def initial_files(study: Study, reservation: str = "") -> InitialFiles:
         files["start.json"] = to_json({"config": text_hash(config)} | _private(study.dataset)) + "\n"
         return InitialFiles(files, study_header(study), plan_entries(study), {})
     identity = uuid.uuid4().hex if study.settings.noise == "hardened" else None
-    data = public_description(study)
+    data = public_description(study.dataset, study.facts)
     start = StartRecord(config=text_hash(config), data=data, reservation=reservation, id=identity)
     files["start.json"] = to_json(start) + "\n"
     local = {}
@@ -256,11 +252,8 @@ def plan_entries(study: Study) -> list[PlanEntry]:
     ]
 
 
-def public_description(study: Study) -> DataDescription:
+def public_description(dataset: Dataset, facts: Facts) -> DataDescription:
     """Return the data of a certified study in public facts: declared numbers instead of counted ones."""
-    facts, dataset = study.facts, study.dataset
-    if facts is None:
-        raise TypeError("a study in mode paper has no public facts")
     tested = 0 if dataset.test is None else len(dataset.test.x)
     return DataDescription(
         name=dataset.name,

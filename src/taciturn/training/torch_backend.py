@@ -75,16 +75,6 @@ def matmul_precision(tf32: bool) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-@contextmanager
-def default_device(device: str) -> Iterator[None]:
-    """Make this the device of kernels that name none, within the block."""
-    if device == "cpu":
-        yield
-        return
-    with _torch().cuda.device(device):
-        yield
-
-
 def _torch() -> Any:
     try:
         return import_module("torch")

@@ -64,10 +64,10 @@ class SilentNoise:
 def replay_uploads(
     study: Study,
     folder: RunFolder,
-    run: int = 0,
-    agent: str | None = None,
-    t: int = 1,
-    watch: Callable[[Progress], None] = lambda progress: None,
+    run: int,
+    agent: str | None,
+    t: int,
+    watch: Callable[[Progress], None],
 ) -> ReplayedUploads:
     """Replay a run, and return the upload of an agent in one round.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -64,7 +66,7 @@ def test_violated_assumptions_are_named(results: tuple[Result, ...]) -> None:
     assert [one.assumption for one in results[2].shown.broken] == []
     assert [one.assumption for one in results[2].findings[0].broken] == ["2 (i)"]
     assert all(not one.broken for result in results[:2] for one in result.findings)
-    told = summary(results[2])
+    told: Any = summary(results[2])
     assert told["verdict"] == "holds" and told["findings"][0]["broken"][0]["needed"] is False
     assert sum(term["value"] for term in told["findings"][0]["terms"]) == pytest.approx(
         told["findings"][0]["corrected"][-1]

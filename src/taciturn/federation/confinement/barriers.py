@@ -13,11 +13,11 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 from taciturn.errors import InputError
 from taciturn.federation.confinement import probe
-from taciturn.federation.confinement.start import launch
+from taciturn.federation.confinement.start import LaunchOptions, launch
 
 _SYSTEM_BUS = "/run/dbus/system_bus_socket"
 SECONDS = 30.0  # limit for the attempts
@@ -112,7 +112,7 @@ def try_confinement(
     secrets: Mapping[str, Sequence[Path]],
     *,
     readable: Sequence[Path] = (),
-    **options: Any,
+    **options: Unpack[LaunchOptions],
 ) -> Trial:
     """Try to break out of the confinement that `launch` would give a program, from inside.
 
@@ -172,9 +172,7 @@ def try_confinement(
     return Trial(tuple(each for each in barriers if each.attempts or each.name in required), missing, required)
 
 
-def _run_probe(
-    fds: Sequence[int], readable: Sequence[Path], log: Path, options: Mapping[str, Any]
-) -> Mapping[str, str]:
+def _run_probe(fds: Sequence[int], readable: Sequence[Path], log: Path, options: LaunchOptions) -> Mapping[str, str]:
     """Run the probe and return the mechanisms that were missing."""
     command = [sys.executable, "-I", "-S", probe.__file__, *map(str, fds)]
     process = launch(command, readable=readable, fds=fds, log=log, **options)

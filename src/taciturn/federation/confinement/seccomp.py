@@ -80,7 +80,7 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def restrict(network: bool = True) -> None:
+def restrict(network: bool) -> None:
     """Put this process, and all that it starts, under the filter permanently.
 
     Parameters

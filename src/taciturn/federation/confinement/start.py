@@ -18,6 +18,7 @@ import sysconfig
 import weakref
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import TypedDict
 
 from taciturn.errors import InputError
 from taciturn.federation.confinement import kernel
@@ -51,6 +52,17 @@ class Confined(subprocess.Popen[bytes]):
     """
 
     missing: Mapping[str, str]
+
+
+class LaunchOptions(TypedDict, total=False):
+    """What a program may do and use beyond reading files: keywords of `launch`."""
+
+    user: str | None
+    network: bool
+    connect: Sequence[int] | None
+    listen: Sequence[int]
+    files: int
+    _without: Collection[str]
 
 
 def launch(

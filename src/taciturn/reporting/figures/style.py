@@ -20,7 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
 from matplotlib.ticker import LogFormatterSciNotation
 
-from taciturn.core.storage import atomic_write
+from taciturn.core.storage import atomic_write, require_folder
 from taciturn.errors import InputError
 from taciturn.types import Array
 
@@ -89,8 +89,7 @@ def check_place(path: Path) -> None:
     formats = sorted(Figure().canvas.get_supported_filetypes())
     if path.suffix.lstrip(".") not in formats:
         raise InputError(f"{path} does not end in a picture's format; the choices are {', '.join(formats)}")
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} to put {path.name} into")
+    require_folder(path)
 
 
 def save(drawn: Figure, path: Path, private: bool = False) -> None:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from taciturn.core.registry import Registry
-from taciturn.reporting.tables import format_bytes, markdown_table
+from taciturn.core.storage import format_bytes
+from taciturn.reporting.tables import markdown_table
+from taciturn.research.bench.machine import MachineFacts
 from taciturn.research.bench.timing import Options, Timing, format_seconds
 
 TIMED = ("", "best", "median", "Taciturn takes")
@@ -36,12 +38,12 @@ class Report:
     timings: Mapping[str, Timing] = field(default_factory=dict)
     growth: tuple[Growth, ...] = ()
     notes: tuple[str, ...] = ()
-    machine: Mapping[str, Any] = field(default_factory=dict)
+    machine: MachineFacts | None = None
     goals: Mapping[str, float] = field(default_factory=dict)  # the largest value that a figure should have
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """Return the report for JSON."""
-        found: dict[str, Any] = {"benchmark": self.name, "title": self.title, **self.figures}
+        found: dict[str, object] = {"benchmark": self.name, "title": self.title, **self.figures}
         if self.timings:
             found["seconds"] = {name: timing._asdict() for name, timing in self.timings.items()}
         if self.growth:
@@ -50,7 +52,7 @@ class Report:
             found["goals"] = {
                 name: {"at_most": most, "met": self.figures[name] <= most} for name, most in self.goals.items()
             }
-        return found | {"notes": list(self.notes), "machine": dict(self.machine)}
+        return found | {"notes": list(self.notes), "machine": dict(self.machine or {})}
 
     def figure_rows(self) -> list[tuple[str, ...]]:
         """Return the headline numbers as text, each with its goal if one has; lists and objects are in JSON alone."""
@@ -98,8 +100,8 @@ def _grown(one: Growth) -> tuple[str, ...]:
     return one.factor, f"{min(one.values):,}", f"{max(one.values):,}", *powers, *most
 
 
-def _where(facts: Mapping[str, Any]) -> list[str]:
-    if not facts:
+def _where(facts: MachineFacts | None) -> list[str]:
+    if facts is None:
         return []
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     where = f"{facts['cores']} cores ({facts['cpu']}; kernels {facts['kernels']})"

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from taciturn.kernels.library import LEVELS, level
 from taciturn.kernels.threads import cores
@@ -20,6 +20,18 @@ BUSY = 0.1  # of the machine's time, spent on others
 PACKAGES = ("numpy", "torch", "scikit-learn", "flwr", "appfl")
 
 
+class MachineFacts(TypedDict):
+    """The JSON of a machine."""
+
+    cores: int
+    cpu: str
+    kernels: str
+    python: str
+    versions: dict[str, str]
+    load_average_before: float
+    share_used_by_others: float | None
+
+
 @dataclass
 class Machine:
     """Observations of the machine during a benchmark."""
@@ -27,7 +39,7 @@ class Machine:
     load: float = field(default_factory=lambda: os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0)
     others: float | None = None  # share of all cores that other processes used; None if unknown
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> MachineFacts:
         """Return the observations for JSON."""
         return {
             "cores": cores(),

@@ -234,7 +234,7 @@ def one_round(name: str, given: Input, options: Options) -> Report:
     return Report(name, title, figures, timings, notes=_notes(given, square))
 
 
-def _figures(timings: dict[str, Timing]) -> dict[str, Any]:
+def _figures(timings: dict[str, Timing]) -> dict[str, object]:
     """Return ratios; the floor is the slower of reading the records once and multiplying at full speed."""
     own, multiplying = timings[TACITURN].best, timings[MULTIPLY].best
     return {

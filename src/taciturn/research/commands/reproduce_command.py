@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import rich_click as click
 from click.exceptions import Exit
@@ -15,6 +14,7 @@ from taciturn.errors import InputError
 from taciturn.research import reproduction
 from taciturn.research.reproduction.paper_runs import parse_figures
 from taciturn.research.reproduction.paper_table import HEADINGS, comparison, markdown, notes, ordering, rows
+from taciturn.research.reproduction.published import Summary
 from taciturn.research.reproduction.reproduce import check_device, has_gpu
 from taciturn.training_display import TrainingDisplay
 
@@ -112,7 +112,7 @@ def _compute(
     return folder
 
 
-def _show(summaries: list[dict[str, Any]], place: Path, figures: Sequence[int], as_json: bool) -> None:
+def _show(summaries: list[Summary], place: Path, figures: Sequence[int], as_json: bool) -> None:
     from taciturn.research.reproduction.paper_figures import draw
 
     drawn = draw(summaries, place, figures)
@@ -126,17 +126,26 @@ def _show(summaries: list[dict[str, Any]], place: Path, figures: Sequence[int], 
     say(f"figures  {place}")
 
 
-def _numbers(summary: dict[str, Any]) -> dict[str, Any]:
-    facts = {key: summary[key] for key in ("data", "quick", "rounds", "seeds", "agents", "records", "device")}
-    order = {f"{epsilon:g}": holds for epsilon, holds in ordering(summary).items()}
-    return facts | {"ordering": order, "stages": summary["stages"], "rows": comparison(summary)}
+def _numbers(summary: Summary) -> dict[str, object]:
+    return {
+        "data": summary["data"],
+        "quick": summary["quick"],
+        "rounds": summary["rounds"],
+        "seeds": summary["seeds"],
+        "agents": summary["agents"],
+        "records": summary["records"],
+        "device": summary["device"],
+        "ordering": {f"{epsilon:g}": holds for epsilon, holds in ordering(summary).items()},
+        "stages": summary["stages"],
+        "rows": comparison(summary),
+    }
 
 
 SHOWN = ("algorithm", "epsilon", "penalty", "best, %", "mean, %", "paper, %", "difference")  # in 80 columns
 SHORT = ("algorithm", "ε", "penalty", "best %", "mean %", "paper", "diff.")
 
 
-def _print(summary: dict[str, Any]) -> None:
+def _print(summary: Summary) -> None:
     seeds = "seed" if summary["seeds"] == 1 else "seeds"
     title = f"{summary['data'].upper()}, {summary['rounds']:,} rounds, {summary['seeds']} {seeds}"
     say(f"[bold]{title}[/bold]", markup=True)

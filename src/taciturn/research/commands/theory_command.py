@@ -15,7 +15,6 @@ from taciturn.cli.output import (
     PATH,
     check_figure,
     note,
-    owner_folder,
     print_json,
     print_table,
     save_figure,
@@ -24,7 +23,7 @@ from taciturn.cli.output import (
     stdout,
 )
 from taciturn.errors import InputError
-from taciturn.runs.folder import RunFolder
+from taciturn.runs.folder import RunFolder, make_local_folder
 from taciturn.settings import resolve
 from taciturn.training.setup import rebuild_study
 from taciturn.training_display import LogLines, progress_bars
@@ -130,7 +129,7 @@ def _on_run(run: Path, gamma: float | None, out: Path | None, as_json: bool) -> 
     with _display(sum(part.rounds for part in study.parts)) as watch:
         steps = {part.batch.algorithm: watch(part.batch.algorithm) for part in study.parts}
         checked = check_run(study, gamma, lambda part, t: steps[part.batch.algorithm](t))
-    path = out or owner_folder(folder) / "theory.png"
+    path = out or make_local_folder(folder.local) / "theory.png"
     save_figure(run_figure(checked, f"{OWNER[0].upper()}{OWNER[1:]}."), path, private=True)
     if as_json:
         found = [{"algorithm": one.algorithm, **summary(one.result)} for one in checked]

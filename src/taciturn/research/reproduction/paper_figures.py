@@ -20,6 +20,7 @@ from taciturn.research.reproduction.published import (
     PENALTY_NAMES,
     PUBLISHED,
     ROUNDS,
+    CurveName,
     Group,
     Summary,
     data_name,
@@ -38,14 +39,14 @@ STEPS = (1, 2, 5, 10)  # between ticks
 class Measure(NamedTuple):
     """A quantity that is drawn against rounds: its name in the curves, its unit and its factor."""
 
-    value: str
+    value: CurveName
     unit: str
     factor: float = 1.0
     logarithmic: bool = False
 
-    def of(self, group: Group, name: str | None = None) -> Array:
+    def of(self, group: Group, name: CurveName | None = None) -> Array:
         """Return the values of a group's curve, one for each round; missing and non-positive values are NaN."""
-        read = (group.get("curve") or {}).get(name or self.value) or ()
+        read = group["curve"].get(name or self.value) or ()
         found = self.factor * np.array([math.nan if v is None else float(v) for v in read])
         return np.where(found > 0.0, found, math.nan) if self.logarithmic else found
 
@@ -173,7 +174,8 @@ def _span(lines: Sequence[PanelLine], measure: Measure) -> tuple[float, float]:
     settled = []
     for line in lines:
         rounds = np.array(line.group["curve"]["round"], float)
-        for name in (measure.value, "low", "high") if line.band else (measure.value,):
+        names: tuple[CurveName, ...] = (measure.value, "low", "high") if line.band else (measure.value,)
+        for name in names:
             found = measure.of(line.group, name)
             if len(found) == len(rounds):
                 settled.append(found[rounds >= min(SETTLED * rounds[-1], rounds[-1])])
@@ -221,7 +223,7 @@ def penalties(summaries: Sequence[Summary]) -> Figure | None:
         drawn = [PanelLine(name, group, colour, dash, 1.2, band=False) for group, name, colour, dash in found if group]
         return drawn if len(drawn) > 1 else []
 
-    outp = [{**s, "groups": [g for g in s["groups"] if g["algorithm"] == "outp"]} for s in summaries]
+    outp: list[Summary] = [{**s, "groups": [g for g in s["groups"] if g["algorithm"] == "outp"]} for s in summaries]
     return grid("Testing errors of OutP by penalty: mean of the seeds", outp, epsilons(outp), lines, ERROR)
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from taciturn.data import SOURCES
 from taciturn.errors import InputError, unknown_name
+from taciturn.settings.resolve import parse
 
 EPSILONS = (0.05, 0.1, 1.0, 5.0)
 DYNAMIC = "dynamic"
@@ -32,7 +33,7 @@ class PaperConstants:
 
 def _constants(data: str, **more: Any) -> PaperConstants:
     """Return the constants with the rho-hat of the data set's preset for mode paper."""
-    paper: Mapping[str, Any] = SOURCES[data].paper
+    paper = parse(SOURCES[data].paper)
     return PaperConstants(paper["rho_c1"], paper["rho_c2"], paper["rho_tc"], **more)
 
 

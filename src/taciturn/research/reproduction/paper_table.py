@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Literal, TypeAlias, TypedDict
 
 from taciturn.reporting.tables import markdown_table
 from taciturn.research.reproduction.published import (
@@ -24,6 +24,28 @@ from taciturn.research.reproduction.published import (
 
 HEADINGS = ("algorithm", "epsilon", "penalty", "seeds", "best, %", "mean, %", "paper, %", "difference")
 LEFT = {"algorithm", "penalty"}
+Error: TypeAlias = Literal["best", "mean", "low", "high", "worst"]
+
+
+class ComparedGroup(TypedDict):
+    """A group beside the paper, errors in %; paper and difference are None if the paper gives no number."""
+
+    name: str
+    algorithm: str
+    epsilon: float | str
+    penalty: str
+    outp_noise: str | None
+    local_updates: int
+    eta_scale: float | None
+    seeds: int
+    rounds: int
+    best: float | None
+    mean: float | None
+    low: float | None
+    high: float | None
+    worst: float | None
+    paper: float | None
+    difference: float | None
 
 
 def rows(summary: Summary) -> list[tuple[str, ...]]:
@@ -46,15 +68,24 @@ def markdown(summary: Summary) -> str:
     return "\n".join([markdown_table(HEADINGS, rows(summary), LEFT), "", *notes(summary)]) + "\n"
 
 
-def comparison(summary: Summary) -> list[dict[str, Any]]:
-    """Return one record for each group, errors in %; paper and difference are None if the paper gives no number."""
-    kept = ("algorithm", "epsilon", "penalty", "outp_noise", "local_updates", "eta_scale", "seeds")
+def comparison(summary: Summary) -> list[ComparedGroup]:
+    """Return one record for each group."""
     return [
         {
             "name": group_name(summary, group),
-            **{key: group[key] for key in kept},
+            "algorithm": group["algorithm"],
+            "epsilon": group["epsilon"],
+            "penalty": group["penalty"],
+            "outp_noise": group["outp_noise"],
+            "local_updates": group["local_updates"],
+            "eta_scale": group["eta_scale"],
+            "seeds": group["seeds"],
             "rounds": group["final"]["round"],
-            **{key: _percent(group, key) for key in ("best", "mean", "low", "high", "worst")},
+            "best": _percent(group, "best"),
+            "mean": _percent(group, "mean"),
+            "low": _percent(group, "low"),
+            "high": _percent(group, "high"),
+            "worst": _percent(group, "worst"),
             "paper": _paper(summary, group),
             "difference": _difference(summary, group),
         }
@@ -98,7 +129,7 @@ def _paper(summary: Summary, group: Group) -> float | None:
     return published_error(summary["data"], group)
 
 
-def _percent(group: Group, name: str) -> float | None:
+def _percent(group: Group, name: Error) -> float | None:
     share = group["final"][name]
     return None if share is None else round(100.0 * float(share), 6)
 

@@ -4,10 +4,73 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, TypedDict
 
-Summary: TypeAlias = Mapping[str, Any]
-Group: TypeAlias = Mapping[str, Any]
+
+class FinalErrors(TypedDict):
+    """The test errors of a group's seeds after the last round; None where the error is no number."""
+
+    round: int
+    best: float | None
+    mean: float | None
+    low: float | None  # 20th percentile
+    high: float | None  # 80th
+    worst: float | None
+
+
+CurveName: TypeAlias = Literal["mean", "low", "high", "noise"]
+
+
+class GroupCurve(TypedDict, total=False):
+    """A group's test error and noise by round; None where a value is no number."""
+
+    round: list[int]
+    mean: list[float | None] | None
+    low: list[float | None] | None
+    high: list[float | None] | None
+    noise: list[float | None] | None
+
+
+class Group(TypedDict):
+    """The runs of a stage that differ in their seed alone."""
+
+    stage: str
+    algorithm: str
+    epsilon: float | str  # or "inf"
+    penalty: str
+    outp_noise: str | None
+    local_updates: int
+    eta_scale: float | None
+    seeds: int
+    event: dict[str, object]
+    final: FinalErrors
+    curve: GroupCurve
+
+
+class StageTime(TypedDict):
+    """A stage that was computed."""
+
+    name: str
+    runs: int
+    seconds: float
+
+
+class Summary(TypedDict):
+    """The JSON of a reproduction's results."""
+
+    taciturn: str
+    device: str
+    digest: str
+    agents: int
+    records: int
+    test_records: int
+    data: str
+    rounds: int
+    seeds: int
+    quick: bool
+    stages: list[StageTime]
+    groups: list[Group]
+
 
 DATA = ("mnist", "femnist")  # from top to bottom in the paper
 ALGORITHMS = {"outp": "OutP", "objp": "ObjP", "objpm": "ObjPM"}
@@ -130,7 +193,7 @@ PUBLISHED: Mapping[str, tuple[PublishedPoint, ...]] = {
 LOCAL_UPDATES = {"objp": 1, "objpm": 10}  # E
 
 
-def published_error(data: str, group: Mapping[str, Any]) -> float | None:
+def published_error(data: str, group: Group) -> float | None:
     """Return the paper's error for a group's penalty, noise and E, in %; the scale of the step is ignored."""
     algorithm = group["algorithm"]
     same_noise = algorithm != "outp" or group["outp_noise"] == "published"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Callable
-from typing import Any
 
 from taciturn.data import DataOptions, fingerprint, load
 from taciturn.errors import InputError, unknown_name
 from taciturn.research.reproduction.compute import ReproductionProgress, compute
 from taciturn.research.reproduction.paper_runs import ReproductionPlan
+from taciturn.research.reproduction.published import Summary
 from taciturn.research.reproduction.results import ReproductionFolder, summarise
 from taciturn.research.reproduction.stages import PRODUCTS, FusedEngine, PlainEngine, StageEngine
 from taciturn.settings.checks import check_device as checked_device
@@ -27,7 +27,7 @@ def reproduce(
     data_dir: str = "",
     watch: Callable[[ReproductionProgress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
-) -> dict[str, Any]:
+) -> Summary:
     """Compute the stages that are missing, and write the summary."""
     check_device(device, products)
     dataset = load(DataOptions(data=plan.data, data_dir=data_dir, precision="float32"))

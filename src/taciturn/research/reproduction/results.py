@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias, TypedDict, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,26 @@ from numpy.typing import NDArray
 from taciturn.core.locks import locked
 from taciturn.core.storage import make_folder, read_arrays, to_json, write_arrays, write_text
 from taciturn.errors import CorruptFile, InputError
+from taciturn.research.reproduction.published import FinalErrors, Group, StageTime, Summary
 from taciturn.types import Array
 
 LOCK = ".lock"
+
+
+class StoredStage(TypedDict):
+    """A `Stage` as JSON."""
+
+    name: str
+    algorithm: str
+    cases: list[tuple[float | str, int, str, float]]  # a `PaperCase` each
+    outp_noise: str
+    local_updates: int
+
+
+class StoredPlan(TypedDict):
+    """What is read from plan.json beside the facts that go into the summary as they are."""
+
+    stages: list[StoredStage]
 
 
 @dataclass(frozen=True)
@@ -73,20 +90,20 @@ class ReproductionFolder:
             make_folder(self.path / name, exist_ok=True)
         write_text(self.plan, text)
 
-    def read_plan(self) -> dict[str, Any]:
+    def read_plan(self) -> StoredPlan:
         """Return the plan."""
-        return _read(self.plan)
+        return cast(StoredPlan, _read(self.plan))
 
-    def read_summary(self) -> dict[str, Any]:
+    def read_summary(self) -> Summary:
         """Return the summary of a finished reproduction."""
         if not self.summary.is_file():
             raise InputError(f"{self.path} is not a finished reproduction: it has no {self.summary.name}")
         found = _read(self.summary)
         if not {"data", "quick", "rounds", "seeds", "stages", "groups"} <= found.keys():
             raise InputError(f"{self.summary} is not the summary of a reproduction")
-        return found
+        return cast(Summary, found)
 
-    def write_summary(self, summary: Mapping[str, object]) -> None:
+    def write_summary(self, summary: Summary) -> None:
         """Write the last file of a reproduction."""
         write_text(self.summary, to_json(summary) + "\n")
 
@@ -108,9 +125,9 @@ def _difference(there: Mapping[str, object], here: Mapping[str, object], names: 
     return f"its {name} differ"
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, object]:
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise CorruptFile(f"{path} cannot be read: {error}") from error
     if not isinstance(found, dict):
@@ -121,35 +138,36 @@ def _read(path: Path) -> dict[str, Any]:
 POINTS = 150  # of a curve
 
 
-def summarise(folder: ReproductionFolder) -> dict[str, Any]:
+def summarise(folder: ReproductionFolder) -> Summary:
     """Return the data for figures and tables."""
     plan = folder.read_plan()
-    groups: list[dict[str, Any]] = []
-    stages = []
+    groups: list[Group] = []
+    stages: list[StageTime] = []
     for stage in plan["stages"]:
         traces = folder.read_traces(stage["name"])
         groups += _groups(stage, traces)
         seconds = round(float(traces["seconds"]), 2)
         stages.append({"name": stage["name"], "runs": len(stage["cases"]), "seconds": seconds})
     facts = {name: value for name, value in plan.items() if name != "stages"}
-    return facts | {"stages": stages, "groups": groups}
+    return cast(Summary, facts | {"stages": stages, "groups": groups})
 
 
-def _groups(stage: Mapping[str, Any], traces: Mapping[str, Array]) -> list[dict[str, Any]]:
-    members: dict[tuple[Any, ...], list[int]] = {}
+GroupKey: TypeAlias = tuple[float | str, str, float]
+"""Epsilon, penalty and the scale of the step."""
+
+
+def _groups(stage: StoredStage, traces: Mapping[str, Array]) -> list[Group]:
+    members: dict[GroupKey, list[int]] = {}
     for r, case in enumerate(stage["cases"]):
         epsilon, _, penalty, eta_scale = case
         members.setdefault((epsilon, penalty, eta_scale), []).append(r)
     return [_group(stage, traces, key, np.array(runs)) for key, runs in members.items()]
 
 
-def _group(
-    stage: Mapping[str, Any], traces: Mapping[str, Array], key: tuple[Any, ...], runs: NDArray[np.intp]
-) -> dict[str, Any]:
+def _group(stage: StoredStage, traces: Mapping[str, Array], key: GroupKey, runs: NDArray[np.intp]) -> Group:
     rounds, error, noise = traces["rounds"], traces["test_error"][:, runs], traces["noise"][:, runs]
     low, high = np.percentile(error, (20, 80), axis=1)
     shown = _thinned(len(rounds))
-    last = error[-1]
     epsilon, penalty, eta_scale = key
     return {
         "stage": stage["name"],
@@ -161,7 +179,7 @@ def _group(
         "eta_scale": eta_scale if stage["algorithm"] != "outp" else None,
         "seeds": len(runs),
         "event": json.loads(str(traces["events"][runs[0]])) | {"updates": int(rounds[-1]) * stage["local_updates"]},
-        "final": {"round": int(rounds[-1]), **{name: _short(value) for name, value in _spread(last).items()}},
+        "final": _final_errors(int(rounds[-1]), error[-1]),
         "curve": {
             "round": [int(t) for t in rounds[shown]],
             "mean": [_short(v) for v in error.mean(axis=1)[shown]],
@@ -172,14 +190,15 @@ def _group(
     }
 
 
-def _spread(last: Array) -> dict[str, float]:
+def _final_errors(t: int, last: Array) -> FinalErrors:
     low, high = np.percentile(last, (20, 80))
     return {
-        "best": float(last.min()),
-        "mean": float(last.mean()),
-        "low": float(low),
-        "high": float(high),
-        "worst": float(last.max()),
+        "round": t,
+        "best": _short(last.min()),
+        "mean": _short(last.mean()),
+        "low": _short(low),
+        "high": _short(high),
+        "worst": _short(last.max()),
     }
 
 

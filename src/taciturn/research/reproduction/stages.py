@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -15,7 +16,8 @@ from taciturn.algorithms import ALGORITHMS, Algorithm, AlgorithmConfig
 from taciturn.algorithms.iadmm import DpIadmm
 from taciturn.algorithms.noisy_gradient import PaperGradient
 from taciturn.algorithms.outp import OutputPerturbation
-from taciturn.algorithms.schedules import ConcatenatedSchedule, Constant, DynamicRho, NonsmoothEta, Schedule
+from taciturn.algorithms.schedules import Constant, DynamicRho, NonsmoothEta, Schedule
+from taciturn.core.arrays import namespace
 from taciturn.errors import InputError
 from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
 from taciturn.objectives.metrics import mistakes
@@ -25,7 +27,7 @@ from taciturn.privacy.mechanisms import LaplaceDataDependent
 from taciturn.privacy.noise import SeededNoise
 from taciturn.research.reproduction.paper_runs import DYNAMIC, PaperCase, PaperConstants, Stage
 from taciturn.training import checkpoint, simulate
-from taciturn.training.torch_backend import default_device, matmul_precision, on_device
+from taciturn.training.torch_backend import matmul_precision, on_device
 from taciturn.types import Array, Dataset, Shard
 
 BETA, DELTA = 1e-6, 1e-6
@@ -53,6 +55,18 @@ def build_algorithm(stage: Stage, constants: PaperConstants, dataset: Dataset, p
         record_bound=_record_bound(dataset),
     )
     return ALGORITHMS[stage.algorithm].build(recipe)
+
+
+@dataclass(frozen=True, eq=False)
+class ConcatenatedSchedule:
+    """The schedules of several groups of runs, concatenated."""
+
+    groups: tuple[Schedule, ...]
+
+    def __call__(self, t: int) -> Array:
+        """Return the numbers of all runs, group after group, [R, 1]."""
+        parts = [group(t) for group in self.groups]
+        return parts[0] if len(parts) == 1 else namespace(parts[0]).concatenate(parts)
 
 
 def _beside(stage: Stage, epsilon: Array, schedule: Callable[[PaperCase, Array], Schedule]) -> Schedule:
@@ -184,7 +198,7 @@ class FusedEngine:
         """Yield the remaining rounds, queued on the device."""
         from taciturn.research import gpu as fused
 
-        with default_device(self.device), matmul_precision(self.products == "tf32"):
+        with _kernels_on(self.device), matmul_precision(self.products == "tf32"):
             batch = fused.DeviceBatch(self.stack, seeds)
             state = fused.start(batch) if saved is None else fused.from_arrays(saved, batch)
             for done in fused.simulate(algorithm, batch, rounds, state):
@@ -200,6 +214,16 @@ class FusedEngine:
         return ComputedRound(
             done.t, lambda: (_error(done.model(), self._test), done.noise()), check, lambda: to_arrays(done.state)
         )
+
+
+def _kernels_on(device: str) -> AbstractContextManager[object]:
+    """Return a context in which kernels that name no device run on this one."""
+    if device == "cpu":
+        return nullcontext()
+    import torch
+
+    found: AbstractContextManager[object] = torch.cuda.device(device)
+    return found
 
 
 def _silent(t: int) -> InputError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -213,7 +213,7 @@ def count_rounds(rounds: int) -> int:
     return rounds + len(UPDATES) * max(1, rounds // SHARE)
 
 
-def summary(result: Result) -> dict[str, Any]:
+def summary(result: Result) -> dict[str, object]:
     """Return all numbers for JSON."""
     theorem = result.theorem
     return {
@@ -236,7 +236,7 @@ def summary(result: Result) -> dict[str, Any]:
     }
 
 
-def _finding(one: TheoremFinding) -> dict[str, Any]:
+def _finding(one: TheoremFinding) -> dict[str, object]:
     return {
         "epsilon": one.setting.epsilon,
         "updates": one.setting.updates,

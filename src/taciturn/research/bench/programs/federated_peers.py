@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from taciturn.research.bench import flower_program as flower
 from taciturn.research.bench import peers as appfl
@@ -22,14 +22,14 @@ INSTALL = "pip install torch 'flwr[simulation]' appfl"
 def run(options: Options) -> Report:
     """Time a round on MNIST with ten clients, one full-batch step each."""
     given = mnist(options)
-    candidates: dict[str, Any] = {TACITURN: taciturn_rounds(given.shards)}
+    candidates: dict[str, Callable[[], object]] = {TACITURN: taciturn_rounds(given.shards)}
     if appfl.installed():
         candidates[APPFL] = appfl.rounds(given.shards)
     timings = time_interleaved(candidates, options)
     if flower.installed():
         timings[FLOWER] = _flower(given, options)
     own = timings[TACITURN].best
-    figures: dict[str, Any] = {
+    figures: dict[str, object] = {
         "speedup_over_flower": timings[FLOWER].best / own if FLOWER in timings else None,
         "speedup_over_appfl": timings[APPFL].best / own if APPFL in timings else None,
         "data": given.what,

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,7 +46,7 @@ def run(options: Options) -> Report:
     size = records * (FEATURES + 1 + CLASSES) * 4  # with the intercept, and one-hot labels
     own = [after["seconds"] - before["seconds"] for before, after in pairwise(rows)]
     timings = {"Taciturn's round, from files": Timing(min(own), sorted(own)[len(own) // 2], len(own)), **_reading(size)}
-    figures: dict[str, Any] = {
+    figures: dict[str, object] = {
         "peak_bytes": child.peak,
         "record_bytes": size,
         "share_in_memory": child.peak / size,
