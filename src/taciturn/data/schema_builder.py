@@ -169,8 +169,11 @@ class SchemaBuilder:
         for name, given in {**(columns or {}), **named}.items():
             self._check_column(name)
             found[name] = _keys(name, given)
-        for name in filter(None, (label, agent, unit, record_weight)):
-            self._check_column(name)
+        for own in (label, agent, unit, record_weight):
+            if own is not None:
+                self._check_column(own)
+        if max_records is not None and (isinstance(max_records, bool) or not isinstance(max_records, int | np.integer)):
+            raise InputError(f"max_records is {shown(max_records)}: it must be a whole number of at least 1")
         weights = self.class_weight
         if class_weight is not None:
             if not isinstance(class_weight, Mapping):
@@ -184,7 +187,7 @@ class SchemaBuilder:
             label=self.label if label is None else label,
             agent=self.agent if agent is None else agent,
             unit=self.unit if unit is None else unit,
-            max_records=self.max_records if max_records is None else max_records,
+            max_records=self.max_records if max_records is None else int(max_records),
             class_weight={name: _weight(f"class_weight of '{name}'", value) for name, value in weights.items()},
             record_weight=self.record_weight if record_weight is None else record_weight,
             max_weight=self.max_weight if max_weight is None else _weight("max_weight", max_weight),
@@ -370,13 +373,22 @@ def _keys(name: str, given: Any) -> dict[str, object]:
     match given:
         case Mapping():
             keys = {str(key): _value(name, value) for key, value in given.items()}
+            for key in ("categories", "classes"):
+                if isinstance(keys.get(key), list):
+                    _check_categories(name, keys[key])
+            if isinstance(keys.get("bounds"), list) and len(keys["bounds"]) != 2:
+                raise InputError(
+                    f"{name} is declared with {len(keys['bounds'])} bounds: it must be two numbers, (low, high)"
+                )
             if "kind" not in keys and {"bounds", "categories"} & keys.keys():
                 keys = {"kind": "numeric" if "bounds" in keys else "categorical"} | keys
             return keys
         case tuple() if len(given) == 2 and all(_is_number(value) for value in given):
             return {"kind": "numeric", "bounds": _value(name, given)}
         case list() if given:
-            return {"kind": "categorical", "categories": _value(name, given)}
+            categories = _value(name, given)
+            _check_categories(name, categories)
+            return {"kind": "categorical", "categories": categories}
     raise InputError(
         f"{name} is declared as {kind_of(given)}: it must be a tuple (low, high) of numbers, a list of categories, or "
         "a dict with the keys of a column in a schema file"
@@ -398,6 +410,12 @@ def _value(name: str, given: Any) -> Any:
     if not isinstance(given, str | int | float):
         raise InputError(f"{name} is declared with {kind_of(given)}: values must be numbers or strings")
     return given
+
+
+def _check_categories(name: str, categories: Sequence[object]) -> None:
+    """Raise InputError for a number with decimals, which may be a record's: it is not shown."""
+    if any(isinstance(value, float) for value in categories):
+        raise InputError(f"{name} is declared with a category that is a float: categories are strings or whole numbers")
 
 
 def _spelled(value: Any) -> Any:
