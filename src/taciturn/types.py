@@ -146,7 +146,7 @@ class ColumnBlock(NamedTuple):
     kind: str  # "numeric": its value; "ordered": levels in order; "categories": levels without an order; "pair"
     width: int  # the number of features; a pair has them only after the feature map
     missing: bool  # whether the last feature says that the value is missing; for numeric and ordered columns
-    of: tuple[int, ...] = ()  # for a pair: the positions of its two columns among the blocks
+    of: tuple[int, ...] = ()  # for a pair, also after the map: the positions of its two columns among the blocks
 
 
 @dataclass(frozen=True)
