@@ -129,8 +129,8 @@ def run(
             logger.info("created %s", folder.path)
             with _released(reservation):
                 started(folder)
-                if group.is_main and study.dataset.left_out:
-                    owners_logger.warning("%s", study.dataset.left_out)
+                for remark in study.dataset.remarks if group.is_main else ():
+                    owners_logger.warning("%s", remark)
                 study = select_own_agents(study, group)
                 finished = _train_and_close(study, folder, shown, stop, group, reservation)
     return replace(finished, frames=_frames_in(settings.get("data"), settings.get("test")))

@@ -249,7 +249,9 @@ class Run:
         with frames_again(config, self.folder.schema, **frames):
             data = rebuild_study(self.folder).dataset
         if data.test is None:
-            raise InputError(f"{self.path} has no test records; give a labelled table, or train with --test-share")
+            why = "held out no record" if config["test_share"] else "has no test records"
+            advice_of = "" if config["test_share"] else ", or train with --test-share"
+            raise InputError(f"{self.path} {why}: give a labelled table{advice_of}")
         return LabelledRecords(data.test, data.test_parties)
 
     def plot(

@@ -149,6 +149,9 @@ class ColumnBlock(NamedTuple):
     of: tuple[int, ...] = ()  # for a pair, also after the map: the positions of its two columns among the blocks
 
 
+ALIKE = "equal rows"  # begins the note on a hold-out that they make far from its share
+
+
 @dataclass(frozen=True)
 class Classes:
     """A label that is one of several classes; y holds one-hot rows.
@@ -211,6 +214,12 @@ class Dataset:
             return ""
         why = [note.split(" (")[0] for note in self.notes if "left out" in note and not note.startswith("test table: ")]
         return f"{used:,} of {self.rows:,} rows are used; {'; '.join(why)}"
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What the owner of the records, and nobody else, should read at once: unused rows, and an odd hold-out."""
+        alike = (note for note in self.notes if note.startswith(ALIKE))
+        return (*filter(None, [self.left_out]), *alike)
 
     @property
     def test_parties(self) -> dict[str, NDArray[np.intp]] | None:

@@ -270,6 +270,16 @@ def test_a_run_on_a_frame_is_evaluated_on_the_rows_it_held_out(tmp_path: Path) -
     assert MARK.encode() not in b"".join(folder_texts(tmp_path / "run").values())
 
 
+def test_a_run_whose_equal_rows_are_all_trained_on_held_out_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    frame = patients().assign(age=50.0, sex="f", visits=3, smoker=False, ill="no")
+    run = taciturn.run(data=frame, schema=SCHEMA, test_share=0.3, out=tmp_path / "run", **CERTIFIED)
+    assert [said for said in caplog.messages if said.startswith("equal rows are held out together: 0 of 120 ")]
+    with pytest.raises(InputError, match=r"held out no record: give a labelled table$"):
+        run.evaluate()
+
+
 def test_no_rows_have_no_predictions_and_no_quality(tmp_path: Path) -> None:
     run = taciturn.run(data=patients(), schema=SCHEMA, agents=2, out=tmp_path / "run", **CERTIFIED)
     none = patients().head(0)

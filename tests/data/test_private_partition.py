@@ -313,3 +313,15 @@ def test_mode_paper_keeps_the_order_of_the_file(tmp_path: Path) -> None:
     options = DataOptions(data=given["data"], schema=given["schema"], agents=1, test_share=0.25)
     test = load(options).test
     assert sorted(values(test)) == [3, 9, 12, 15]  # as it has always been drawn with key 0
+
+
+@pytest.mark.parametrize(("different", "rows", "said"), [(4, 1000, True), (4, 6, False), (400, 1000, False)])
+def test_the_owner_is_told_where_equal_rows_spoil_the_hold_out(
+    tmp_path: Path, different: int, rows: int, said: bool
+) -> None:
+    of = [f"{i % different},p{i},a" for i in range(rows)]
+    remarks = read(table(tmp_path, of) | HELD["held out"]).remarks
+    assert bool(remarks) == said
+    assert all(remark.startswith("equal rows are held out together: ") for remark in remarks)
+    assert not read(table(tmp_path, of, UNIT) | HELD["held out"]).remarks
+    assert not read(table(tmp_path, of)).remarks
