@@ -53,12 +53,14 @@ from taciturn.training.setup import (
 from taciturn.training.torch_backend import check_device
 from taciturn.training.torch_process_group import current_process_group
 from taciturn.training.upload_replay import ReplayedUploads, replay_uploads
-from taciturn.training_display import TrainingDisplay
+from taciturn.training_display import OwnersNotes, TrainingDisplay
 
 Watch: TypeAlias = Callable[[Progress], None]
 """Called after every round of a study."""
 logger = logging.getLogger(__name__)
 owners_logger = logging.getLogger("taciturn.records")  # what depends on the records, only for the person who runs this
+if not owners_logger.handlers:  # the command line has its own
+    owners_logger.addHandler(OwnersNotes())
 
 
 def run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from collections.abc import Callable
@@ -278,6 +279,17 @@ def test_a_run_whose_equal_rows_are_all_trained_on_held_out_none(
     assert [said for said in caplog.messages if said.startswith("equal rows are held out together: 0 of 120 ")]
     with pytest.raises(InputError, match=r"held out no record: give a labelled table$"):
         run.evaluate()
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_the_owner_reads_how_many_rows_are_used(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    """From Python too, where logging is not configured."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [logging.NullHandler()] if own else [])
+    taciturn.run(data=patients().assign(ill="maybe"), schema=SCHEMA, out=tmp_path / "run", **CERTIFIED)
+    said = "note: 0 of 120 rows are used; ill: 120 records without a label that the schema allows were left out"
+    assert (said in capfd.readouterr().err.splitlines()) == (not own)
 
 
 def test_no_rows_have_no_predictions_and_no_quality(tmp_path: Path) -> None:
