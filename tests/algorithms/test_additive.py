@@ -267,6 +267,8 @@ def test_the_noise_in_curves_is_in_the_unit_of_the_label() -> None:
     algorithm = replace(number, problem=replace(number.problem, loss=LOSSES["squared"]()))
     done = trained(algorithm, parts)
     w, statistics = done.w[:, 0], done.state.server.statistics
-    one, thousand = (algorithm.curve_noise(w, statistics, ROUNDS, np.array([[width]])) for width in (1.0, 1000.0))
+    one, thousand = (
+        algorithm.curve_noise(w, statistics, ROUNDS, np.array([[width]]), (1,) * ROUNDS) for width in (1.0, 1000.0)
+    )
     for error, wider in zip(one.errors, thousand.errors, strict=True):
         np.testing.assert_allclose(wider, 1000.0 * error, rtol=1e-9)
