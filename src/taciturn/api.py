@@ -53,12 +53,14 @@ from taciturn.training.setup import (
 from taciturn.training.torch_backend import check_device
 from taciturn.training.torch_process_group import current_process_group
 from taciturn.training.upload_replay import ReplayedUploads, replay_uploads
-from taciturn.training_display import TrainingDisplay
+from taciturn.training_display import OwnersNotes, TrainingDisplay
 
 Watch: TypeAlias = Callable[[Progress], None]
 """Called after every round of a study."""
 logger = logging.getLogger(__name__)
 owners_logger = logging.getLogger("taciturn.records")  # what depends on the records, only for the person who runs this
+if not owners_logger.handlers:  # the command line has its own
+    owners_logger.addHandler(OwnersNotes())
 
 
 def run(
@@ -129,8 +131,8 @@ def run(
             logger.info("created %s", folder.path)
             with _released(reservation):
                 started(folder)
-                if group.is_main and study.dataset.left_out:
-                    owners_logger.warning("%s", study.dataset.left_out)
+                for remark in study.dataset.remarks if group.is_main else ():
+                    owners_logger.warning("%s", remark)
                 study = select_own_agents(study, group)
                 finished = _train_and_close(study, folder, shown, stop, group, reservation)
     return replace(finished, frames=_frames_in(settings.get("data"), settings.get("test")))

@@ -186,7 +186,7 @@ class Run:
         *,
         run_index: int = 0,
         threshold: float | None = None,
-        positive: str | None = None,
+        positive: str | int | None = None,
         held_out: bool = False,
     ) -> Quality:
         """Return the quality of the model on labelled records: what `taciturn evaluate --json` prints.
@@ -203,8 +203,8 @@ class Run:
             Which run of the folder.
         threshold : float, optional
             Predict the positive class where its probability is at least this, instead of the likelier class.
-        positive : str, optional
-            The positive class of two; by default the second.
+        positive : str or int, optional
+            The positive class of two, as in `classes`; by default the second.
         held_out : bool, default False
             Whether `data` are the data frames on which the run was trained; only the rows that it held out are then
             used. This is for a run that was opened again, because its frames are in no file.
@@ -249,7 +249,9 @@ class Run:
         with frames_again(config, self.folder.schema, **frames):
             data = rebuild_study(self.folder).dataset
         if data.test is None:
-            raise InputError(f"{self.path} has no test records; give a labelled table, or train with --test-share")
+            why = "held out no record" if config["test_share"] else "has no test records"
+            advice_of = "" if config["test_share"] else ", or train with --test-share"
+            raise InputError(f"{self.path} {why}: give a labelled table{advice_of}")
         return LabelledRecords(data.test, data.test_parties)
 
     def plot(

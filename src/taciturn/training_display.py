@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -31,6 +33,15 @@ LINE_SECONDS = 10.0  # between two lines in a log
 SHOW_AFTER = 2.0  # seconds: what finishes sooner is not shown
 WHOLE = "whole"
 MAX_BUDGETS = 3  # whose errors fit beside a bar
+
+
+class OwnersNotes(logging.Handler):
+    """Prints what the owner of the records should read on stderr, unless the program has logging of its own."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one record."""
+        if not logging.getLogger().handlers:
+            print(f"note: {record.getMessage()}", file=sys.stderr)
 
 
 def progress_bars(console: Console, *columns: ProgressColumn) -> Progress:

@@ -146,7 +146,10 @@ class ColumnBlock(NamedTuple):
     kind: str  # "numeric": its value; "ordered": levels in order; "categories": levels without an order; "pair"
     width: int  # the number of features; a pair has them only after the feature map
     missing: bool  # whether the last feature says that the value is missing; for numeric and ordered columns
-    of: tuple[int, ...] = ()  # for a pair: the positions of its two columns among the blocks
+    of: tuple[int, ...] = ()  # for a pair, also after the map: the positions of its two columns among the blocks
+
+
+ALIKE = "equal rows"  # begins the note on a hold-out that they make far from its share
 
 
 @dataclass(frozen=True)
@@ -211,6 +214,12 @@ class Dataset:
             return ""
         why = [note.split(" (")[0] for note in self.notes if "left out" in note and not note.startswith("test table: ")]
         return f"{used:,} of {self.rows:,} rows are used; {'; '.join(why)}"
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What the owner of the records, and nobody else, should read at once: unused rows, and an odd hold-out."""
+        alike = (note for note in self.notes if note.startswith(ALIKE))
+        return (*filter(None, [self.left_out]), *alike)
 
     @property
     def test_parties(self) -> dict[str, NDArray[np.intp]] | None:

@@ -247,3 +247,28 @@ def test_few_records_with_a_pattern_are_followed() -> None:
     truth = np.cumsum(np.random.default_rng(15).normal(size=(WIDTH + 1, 1)), axis=0) / 4.0
     w = solved_alone(Shard(few.x, few.x @ truth), "squared")
     assert float(np.abs(many.x @ (w - truth)).mean()) < 0.05 * float((many.x @ truth).std())
+
+
+def test_a_rare_class_counts_as_few_records() -> None:
+    """Many records of which few have the label say as little as few records: nothing is learned from no pattern."""
+    many, new = records(16, 2000), records(17, 20000)
+    rng = np.random.default_rng(18)
+    labels, truth = (np.eye(2)[(rng.random(len(of.x)) < 0.01).astype(int)] for of in (many, new))
+    scores = new.x @ solved_alone(Shard(many.x, labels), "softmax")
+    losses, base = np.log(np.exp(scores).sum(axis=1)) - (scores * truth).sum(axis=1), truth.mean(axis=0)
+    assert losses.mean() < 1.01 * -float((base * np.log(base)).sum())
+
+
+def test_the_noise_in_curves_is_in_the_unit_of_the_label() -> None:
+    """In dollars it is a thousand times what it is in thousands of dollars, and not beyond all measure."""
+    shard = records(19, 500)
+    parts = [replace(shard, y=0.5 + 0.1 * shard.x[:, :1])]
+    number = method(parts, 0.01)
+    algorithm = replace(number, problem=replace(number.problem, loss=LOSSES["squared"]()))
+    done = trained(algorithm, parts)
+    w, statistics = done.w[:, 0], done.state.server.statistics
+    one, thousand = (
+        algorithm.curve_noise(w, statistics, ROUNDS, np.array([[width]]), (1,) * ROUNDS) for width in (1.0, 1000.0)
+    )
+    for error, wider in zip(one.errors, thousand.errors, strict=True):
+        np.testing.assert_allclose(wider, 1000.0 * error, rtol=1e-9)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,8 @@ from hypothesis import strategies as st
 
 import taciturn
 from taciturn.data import DataOptions, fingerprint, load, parse_schema
-from taciturn.data.frames import TRAINING, needed_columns, open_frames
+from taciturn.data.encoding import Tally, scale_columns
+from taciturn.data.frames import TRAINING, needed_columns, open_frames, read_frame
 from taciturn.data.memory_names import hold
 from taciturn.errors import InputError, LedgerWarning
 from taciturn.privacy.budget import BudgetLedger
@@ -82,6 +86,62 @@ def test_a_frame_has_the_records_of_its_csv(tmp_path_factory: pytest.TempPathFac
         with hold({"memory:frame": held}, {}):
             of_frame = load(DataOptions(data="memory:frame", test_share=0.3, **chosen))
         assert fingerprint(of_frame) == fingerprint(of_file)
+
+
+class Textless:
+    """A cell that cannot become text."""
+
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+ODD_CELLS = ("x", 1.5, 10**400, 10**5000, [1], b"x", 2j, Textless(), Decimal("sNaN"), None)
+
+
+@pytest.mark.parametrize("odd", ODD_CELLS, ids=lambda odd: type(odd).__name__)
+@pytest.mark.parametrize(
+    ("cells", "declared", "expected"),
+    [
+        ([True, False, None], (0, 1), [1.0, 0.0, 0.5]),
+        ([True, False, None], ["False", "True"], [[0, 1], [1, 0], [0, 0]]),
+        ([3, 4.5, None], (0, 9), [3 / 9, 0.5, 0.5]),
+        ([Decimal("1.50"), Decimal("2"), 3.0], ["1.5", "2", "3"], [[1, 0, 0], [0, 1, 0], [0, 0, 1]]),
+        ([date(2020, 1, 2), None, date(2020, 1, 3)], ["2020-01-02", "2020-01-03"], [[1, 0], [0, 0], [0, 1]]),
+    ],
+)
+def test_one_cell_neither_stops_a_run_nor_changes_what_others_are(
+    cells: list[Any], declared: Any, expected: list[Any], odd: Any
+) -> None:
+    """Otherwise a table with one record more would differ in more than that record."""
+    frame = pd.DataFrame({"b": pd.Series([*cells, odd], dtype=object), "ill": "no"})
+    schema = taciturn.Schema.from_frame(frame).declare(b=declared, label="ill", ill=["no", "yes"]).build()
+    for of in (frame, frame.iloc[:-1]):
+        x = scale_columns(read_frame("data", of, needed_columns(schema, TRAINING)), schema, Tally())
+        assert x[:3].tolist() == np.reshape(expected, (3, -1)).tolist()
+
+
+@pytest.mark.parametrize("kind", [lambda frame: frame, pl.from_pandas])
+def test_a_time_in_one_row_does_not_change_the_dates_of_others(kind: Callable[[pd.DataFrame], Any]) -> None:
+    days = pd.to_datetime(["2020-01-01 00:00", "2020-01-02 00:00", "2020-01-02 10:00"])
+    frame = pd.DataFrame({"day": days, "ill": "no"})
+    declared = taciturn.Schema.from_frame(frame).declare(label="ill", ill=["no", "yes"])
+    schema = declared.declare(day=["2020-01-01", "2020-01-02", "2020-01-02 10:00:00"]).build()
+    for rows in (3, 2):
+        table = read_frame("data", kind(frame.iloc[:rows]), needed_columns(schema, TRAINING))
+        assert scale_columns(table, schema, Tally()).tolist() == np.eye(3)[:rows].tolist()
+
+
+def test_the_column_of_weights_is_needed_and_holds_numbers() -> None:
+    frame = patients().assign(counts=[True, False] * 60)
+    schema = taciturn.Schema.from_frame(frame[["age", "ill", "counts"]]).declare(
+        age=(0, 100), label="ill", ill=["no", "yes"], record_weight="counts", max_weight=2
+    )
+    needed = needed_columns(schema.build(), TRAINING)
+    assert read_frame("data", frame, needed).numbers("counts")[:2].tolist() == [1.0, 0.0]
+    with pytest.raises(InputError, match="the frame: no column 'counts'"):
+        read_frame("data", frame.drop(columns="counts"), needed)
+    with pytest.raises(InputError, match="'counts' has dates"):
+        read_frame("data", frame.assign(counts=pd.Timestamp("2020-01-01")), needed)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -209,6 +269,27 @@ def test_a_run_on_a_frame_is_evaluated_on_the_rows_it_held_out(tmp_path: Path) -
     assert set(whole.parties or ()) == {"a", "b", "c"} and whole == filed.evaluate(tmp_path / "t.csv")
     assert again.evaluate(frame.drop(columns="clinic")).parties is None
     assert MARK.encode() not in b"".join(folder_texts(tmp_path / "run").values())
+
+
+def test_a_run_whose_equal_rows_are_all_trained_on_held_out_none(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    frame = patients().assign(age=50.0, sex="f", visits=3, smoker=False, ill="no")
+    run = taciturn.run(data=frame, schema=SCHEMA, test_share=0.3, out=tmp_path / "run", **CERTIFIED)
+    assert [said for said in caplog.messages if said.startswith("equal rows are held out together: 0 of 120 ")]
+    with pytest.raises(InputError, match=r"held out no record: give a labelled table$"):
+        run.evaluate()
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_the_owner_reads_how_many_rows_are_used(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    """From Python too, where logging is not configured."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [logging.NullHandler()] if own else [])
+    taciturn.run(data=patients().assign(ill="maybe"), schema=SCHEMA, out=tmp_path / "run", **CERTIFIED)
+    said = "note: 0 of 120 rows are used; ill: 120 records without a label that the schema allows were left out"
+    assert (said in capfd.readouterr().err.splitlines()) == (not own)
 
 
 def test_no_rows_have_no_predictions_and_no_quality(tmp_path: Path) -> None:

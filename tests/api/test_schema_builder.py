@@ -36,6 +36,14 @@ def test_a_schema_says_what_was_declared() -> None:
     assert parse_schema(SCHEMA.to_toml()) == SCHEMA
 
 
+def test_pairs_of_columns_are_declared() -> None:
+    complete = BUILDER.declare(ill=["no", "yes"])
+    paired = complete.declare(interactions=[("age", "sex"), ("sex", "smoker")])
+    assert paired.build().interactions == (("age", "sex"), ("sex", "smoker"))
+    assert paired.declare(age=(0, 90)).drop("smoker").build().interactions == (("age", "sex"),)
+    assert paired.declare(interactions=[]).build() == complete.build()
+
+
 @given(st.integers(1, 50), st.integers(0, 100))
 def test_no_cell_has_an_influence(rows: int, seed: int) -> None:
     assert taciturn.Schema.from_frame(patients(rows, seed)) == taciturn.Schema.from_frame(patients())
@@ -105,6 +113,12 @@ def test_agents_and_units_are_columns_of_the_frame() -> None:
 def test_declarations_of_another_form_are_refused(declared: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         BUILDER.declare(declared)
+
+
+@pytest.mark.parametrize("pairs", ["age", [("age",)], [("age", "agee")], [patients()]])
+def test_pairs_of_another_form_are_refused(pairs: Any) -> None:
+    with pytest.raises(InputError, match=r"^(interactions has a|no column 'agee')"):
+        BUILDER.declare(interactions=pairs)
 
 
 def test_the_keywords_are_the_settings() -> None:

@@ -110,6 +110,18 @@ WRONG_CALLS: dict[str, Callable[[Path], Any]] = {
     "declared by arrays in a dict": lambda out: taciturn.Schema.from_frame(secret()).declare(
         age={"bounds": secret()["age"].to_numpy()}
     ),
+    "declared by cells in a list": lambda out: taciturn.Schema.from_frame(secret()).declare(age=list(secret()["age"])),
+    "declared by cells as bounds": lambda out: taciturn.Schema.from_frame(secret()).declare(
+        age={"bounds": list(secret()["age"])}
+    ),
+    "declared by cells as categories": lambda out: taciturn.Schema.from_frame(secret()).declare(
+        age={"categories": list(secret()["age"])}
+    ),
+    "a frame for the label": lambda out: taciturn.Schema.from_frame(secret()).declare(label=secret()),
+    "a Series for the unit": lambda out: taciturn.Schema.from_frame(secret()).declare(unit=secret()["name"]),
+    "a Series for max_records": lambda out: taciturn.Schema.from_frame(secret()).declare(
+        unit="name", max_records=secret()["age"]
+    ),
     "a frame for a column name": lambda out: taciturn.Schema.from_frame(secret()).drop(secret()),
     "identifiers drafted": lambda out: taciturn.Schema.from_frame(big()).draft(big(), "name"),
     "values too far apart drafted": lambda out: taciturn.Schema.from_frame(apart()).draft(apart(), "age"),
@@ -213,6 +225,11 @@ WRONG_USES: dict[str, Callable[[taciturn.Run], Any]] = {
     "resume with others": lambda run: taciturn.api.sent(run.path, data=secret()),
     "draw with others": lambda run: run.plot("sent", data=secret()),
     "draw a frame": lambda run: run.plot(secret()),
+    "a frame for the run's number": lambda run: run.predict(patients(), run_index=secret()),
+    "a frame for the run that is drawn": lambda run: run.plot("effects", run_index=secret()),
+    "a frame for the threshold": lambda run: run.evaluate(patients(), threshold=secret()),
+    "a column for the threshold": lambda run: run.evaluate(patients(), threshold=secret()["age"]),
+    "a frame for the positive class": lambda run: run.evaluate(patients(), positive=secret()),
 }
 
 

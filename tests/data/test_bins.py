@@ -186,9 +186,9 @@ def test_blocks_after_the_map() -> None:
         ColumnBlock("categories", 2, False),
         ColumnBlock("ordered", 4, True),
         ColumnBlock("categories", 5, False),
-        ColumnBlock("categories", (few + 1) * few, False),
-        ColumnBlock("categories", few * 2, False),
-        ColumnBlock("categories", 20, False),
+        ColumnBlock("categories", (few + 1) * few, False, (1, 0)),
+        ColumnBlock("categories", few * 2, False, (0, 2)),
+        ColumnBlock("categories", 20, False, (3, 4)),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from taciturn.algorithms import Agent
+from taciturn.algorithms.additive import Additive
+from taciturn.algorithms.noisy_gradient import HardenedGradient, ReleasedGradient
 from taciturn.data import DataOptions, load
 from taciturn.data.partition import ASSIGNMENT, HOLD_OUT, Units, hashed, hashed_dirichlet, record_draws, unit_draws
 from taciturn.errors import InputError
+from taciturn.objectives import Problem
 from taciturn.planning.plan import load_data, plan_study
+from taciturn.privacy.noise import SeededNoise
 from taciturn.settings import resolve
 from taciturn.types import GRID, Dataset, Shard
 
@@ -101,6 +107,104 @@ def test_all_uploads_together_move_by_one_clip_at_most(tmp_path: Path, way: str,
     moved = np.sqrt(sum(float(((one - two) ** 2).sum()) for one, two in zip(before, sums(), strict=True)))
     clip = float(plan.settings.clip) * GRID * 2.0**bits
     assert 0.0 < moved <= (3 if unit else 1) * clip
+
+
+MANY_KEYS = """
+[label]
+column = "y"
+classes = ["a", "b", "c"]
+weights = { a = 3, b = 1 }
+[weight]
+column = "counts"
+max = 2
+[columns.v]
+kind = "numeric"
+bounds = [1, 1000]
+scale = "log"
+missing = "indicator"
+[columns.u]
+kind = "numeric"
+bounds = [-1e6, 1e6]
+scale = "asinh"
+[columns.who]
+kind = "categorical"
+buckets = 16
+missing = "indicator"
+[columns.grade]
+kind = "categorical"
+categories = ["low", "mid", "high"]
+ordered = true
+missing = "indicator"
+[columns.town]
+kind = "categorical"
+categories = [1, 2]
+unknown = "other"
+[[interactions]]
+columns = ["v", "u"]
+[[interactions]]
+columns = ["who", "grade"]
+"""
+CELLS = {
+    "v": ["", "0", "1", "30.5", "1e9", "x", "inf"],
+    "u": ["", "-1e12", "0", "0.5", "1000"],
+    "who": ["", "p1", "p2", "p3", "1.0", "1"],
+    "grade": ["low", "mid", "high", "", "none"],
+    "town": ["1", "1.0", "2", "7", ""],
+    "counts": ["0", "1", "2", "1e300", "-1", "", "x"],
+    "y": ["a", "b", "c", "", "d"],
+}
+
+
+@pytest.mark.parametrize("statistics", ["drawn", "hostile"])
+def test_sums_of_an_additive_model_move_by_one_clip_at_most(tmp_path: Path, statistics: str) -> None:
+    """Counts, and gradients in whatever coordinates the server sends, with every key of a schema and any cells."""
+    draw = np.random.default_rng(3)
+    rows = [",".join(draw.choice(cells) for cells in CELLS.values()) for _ in range(120)]
+    settings = {"schema": str(write(tmp_path / "s.toml", MANY_KEYS)), "agents": 2, "total_records": 100}
+    settings |= {"data": str(tmp_path / "t.csv"), "noise": "hardened", "rounds": 20}
+    write(tmp_path / "t.csv", ",".join(CELLS))
+    plan = plan_study(resolve(settings))
+    algorithm = plan.parts[0].algorithm
+    assert isinstance(algorithm, Additive) and isinstance(algorithm.release, HardenedGradient)
+    exact = Exact(algorithm.release)
+    sums_of = replace(algorithm, release=exact)
+    width = plan.facts.features
+    w = draw.normal(size=(width, 1, 3)) * draw.choice([0.0, 1.0, 1e6], (width, 1, 1))
+    sent = draw.random((width, 1, 3)) * 0.01
+    if statistics == "hostile":
+        sent[::3], sent[1::7], sent[2::11] = -1e9, np.inf, np.nan
+
+    def sums(kept: list[str]) -> dict[int, list[Any]]:
+        write(tmp_path / "t.csv", "\n".join([",".join(CELLS), *kept]) + "\n")
+        train, found = load_data(plan, key=11).dataset.train, {}
+        for t, at, agent in ((1, w, Agent(w, w)), (2, sent, Agent(w, w)), (3, w, Agent(w, sent))):
+            found[t] = [
+                sums_of.local_gradient(t, at, agent, shard, SeededNoise((1,), 0, t)).gradient for shard in train
+            ]
+        return found
+
+    before = sums(rows)
+    clip = float(algorithm.release.clipping.l2[0]) * GRID * 2.0 ** algorithm.release.bits(plan.problem)
+    moved = {t: np.zeros(0) for t in before}
+    for at in range(0, 120, 6):
+        after = sums(rows[:at] + rows[at + 1 :])
+        for t, parts in before.items():
+            moves = [float(np.sqrt(((a - b).astype(float) ** 2).sum())) for a, b in zip(parts, after[t], strict=True)]
+            assert sum(move > 0 for move in moves) <= 1
+            moved[t] = np.append(moved[t], sum(moves))
+    for t, all_moves in moved.items():
+        assert 0.9 * clip < all_moves.max() <= clip, t
+
+
+@dataclass(frozen=True)
+class Exact:
+    """What a hardened release adds its noise to."""
+
+    release: HardenedGradient
+
+    def __call__(self, update: int, problem: Problem, z: Any, shard: Shard, noise: Any) -> ReleasedGradient:
+        total: Any = self.release.sum(problem, z, shard, self.release.bits(problem))
+        return ReleasedGradient(total, self.release.mechanism.event, self.release.mechanism.magnitude)
 
 
 def test_certified_mode_refuses_to_partition_a_table_by_row_numbers(tmp_path: Path) -> None:
@@ -209,3 +313,15 @@ def test_mode_paper_keeps_the_order_of_the_file(tmp_path: Path) -> None:
     options = DataOptions(data=given["data"], schema=given["schema"], agents=1, test_share=0.25)
     test = load(options).test
     assert sorted(values(test)) == [3, 9, 12, 15]  # as it has always been drawn with key 0
+
+
+@pytest.mark.parametrize(("different", "rows", "said"), [(4, 1000, True), (4, 6, False), (400, 1000, False)])
+def test_the_owner_is_told_where_equal_rows_spoil_the_hold_out(
+    tmp_path: Path, different: int, rows: int, said: bool
+) -> None:
+    of = [f"{i % different},p{i},a" for i in range(rows)]
+    remarks = read(table(tmp_path, of) | HELD["held out"]).remarks
+    assert bool(remarks) == said
+    assert all(remark.startswith("equal rows are held out together: ") for remark in remarks)
+    assert not read(table(tmp_path, of, UNIT) | HELD["held out"]).remarks
+    assert not read(table(tmp_path, of)).remarks

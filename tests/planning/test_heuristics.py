@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,14 +20,18 @@ from taciturn.objectives import LOSSES
 from taciturn.planning.heuristics import (
     MAX_ROUNDS,
     MIN_ROUNDS,
+    TABLE_LIMITS,
+    VALUE_LIMITS,
     Hyperparameters,
     PlanRequest,
     agent_noise,
     propose,
     release_noise,
+    verdict_limits,
 )
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.events import Noise
+from taciturn.types import ColumnBlock
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 DIGITS = Facts("digits", 784, 10, True, 10, 60000, 6000, "record", 1, True, "public")
@@ -182,17 +187,71 @@ def test_the_verdict_on_numbers_is_the_measured_loss(method: str, agents: int) -
     points = json.loads((RESULTS / "tables.json").read_text())["points"]
     own = {float(p["epsilon"]): p["mean"]["rmse"] for p in points if (p["table"], p["method"]) == ("housing", method)}
     schema = read_schema(RESULTS.parent / "table_schemas" / "housing.toml")
-    facts = schema_facts(
-        "housing",
-        schema,
-        intercept=True,
-        agents=agents,
-        total_records=16512,
-        records_max=16512,
-        test="none",
-        features="bins",
-    )
+    facts = table_facts(schema, 16512, agents)
     for epsilon in sorted(own.keys() - {math.inf}):
         made = proposal(epsilon, facts, "squared", rounds=100)
         least, most = RMSE_OF[made.verdict]
         assert least / 1.3 < 100.0 * (own[epsilon] / own[math.inf] - 1.0) < 1.3 * most, (epsilon, made)
+
+
+SHARE_OF = {  # of what a model gains over the class frequencies in log loss, how much is lost
+    "privacy is nearly free": (0.0, 0.02),
+    "a small loss": (0.02, 0.08),
+    "a visible loss": (0.08, 0.2),
+    "a heavy loss": (0.2, 0.5),
+    "poor": (0.5, 0.8),
+}
+
+
+@pytest.mark.parametrize(("method", "agents"), [("taciturn-one", 1), ("taciturn-parties", 10)])
+@pytest.mark.parametrize(("table", "records"), [("adult", 26049), ("telco", 5634)])
+def test_the_verdict_on_classes_is_the_measured_loss(table: str, records: int, method: str, agents: int) -> None:
+    points = json.loads((RESULTS / "tables.json").read_text())["points"]
+    losses = {(p["method"], float(p["epsilon"])): p["mean"]["log_loss"] for p in points if p["table"] == table}
+    base, best = losses["base-rate", math.inf], losses["taciturn-one", math.inf]
+    facts = table_facts(read_schema(RESULTS.parent / "table_schemas" / f"{table}.toml"), records, agents)
+    for epsilon in (0.5, 1.0, 3.0, 8.0):
+        made = proposal(epsilon, facts, rounds=100)
+        least, most = SHARE_OF[made.verdict]
+        assert least / 1.8 < (losses[method, epsilon] - best) / (base - best) < 1.8 * most, (epsilon, made)
+
+
+def test_the_verdict_on_many_categories_is_the_measured_loss(tmp_path: Path) -> None:
+    """With 20 records for each of 150 categories the same noise loses more; the word is at most one off."""
+    draw, effects = np.random.default_rng(0), np.random.default_rng(1).normal(size=150)
+    x, place = draw.normal(size=6000), draw.integers(0, 150, 6000)
+    y = (draw.random(6000) < 1.0 / (1.0 + np.exp(-x - 1.5 * effects[place]))).astype(int)
+    frame = pd.DataFrame({"x": x, "place": place, "y": y})
+    train, test = frame[:3000], frame[3000:]
+    declared = taciturn.Schema.from_frame(frame).declare(x=(-3, 3), place=list(range(150)), label="y", y=[0, 1])
+    chosen: dict[str, Any] = {"schema": declared.build(), "total_records": 3000, "delta": 1e-6}
+    losses = {}
+    for epsilon in (1.0, math.inf):
+        run = taciturn.run(data=train, **chosen, total_epsilon=epsilon, seed=1, out=tmp_path / str(epsilon))
+        quality = run.evaluate(test)
+        losses[epsilon], base = quality["log_loss"], quality["baseline"]["log_loss"]
+    lost = (losses[1.0] - losses[math.inf]) / (base - losses[math.inf])
+    measured = next(place for place, (_, most) in enumerate(SHARE_OF.values()) if lost <= most)
+    verdict = taciturn.plan(data=train, **chosen, total_epsilon=1.0).proposal.verdict
+    assert abs(list(SHARE_OF).index(verdict) - measured) <= 1, (verdict, lost)
+
+
+def test_verdicts_are_stricter_with_more_to_learn() -> None:
+    curve, pair = ColumnBlock("ordered", 63, False), ColumnBlock("categories", 576, False, (0, 1))
+    for blocks, less in (([curve] * 12, 1.0), ([curve] * 48, 8.0), ([curve] * 14 + [pair], (95 / 60) ** 1.5)):
+        limits = verdict_limits(DIGITS._replace(blocks=tuple(blocks)))
+        assert limits == pytest.approx(tuple(limit / less for limit in TABLE_LIMITS))
+        assert verdict_limits(DIGITS._replace(blocks=tuple(blocks), classes=False)) == VALUE_LIMITS
+
+
+def table_facts(schema: taciturn.Schema, records: int, agents: int) -> Facts:
+    return schema_facts(
+        "table",
+        schema,
+        intercept=True,
+        agents=agents,
+        total_records=records,
+        records_max=records,
+        test="none",
+        features="bins",
+    )

@@ -185,9 +185,26 @@ def test_the_positive_class_is_a_choice() -> None:
 
 
 @pytest.mark.parametrize(
+    ("names", "given", "found"),
+    [
+        (("0", "1"), 0, "0"),
+        (("0", "1"), np.int64(1), "1"),
+        (("False", "True"), False, "False"),
+        (("false", "true"), np.bool_(True), "true"),
+    ],
+)
+def test_the_positive_class_may_be_given_as_a_frame_has_it(names: tuple[str, str], given: Any, found: str) -> None:
+    scores, labels = drawn(7, 100, 2)
+    quality = measure_quality(scores, np.eye(2)[labels], Classes(names), SOFTMAX, positive=given)
+    assert isinstance(quality, ClassificationQuality)
+    assert quality.positive == found
+
+
+@pytest.mark.parametrize(
     ("options", "classes", "loss", "words"),
     [
-        ({"threshold": 1.5}, 2, SOFTMAX, "threshold is 1.5: it must be from 0 to 1"),
+        ({"threshold": 1.5}, 2, SOFTMAX, "threshold is 1.5: it must be a number from 0 to 1"),
+        ({"threshold": "0.5"}, 2, SOFTMAX, "threshold is '0.5': it must be a number"),
         ({"threshold": math.nan}, 2, SOFTMAX, "threshold is nan"),
         ({"threshold": 0.5}, 3, SOFTMAX, "two classes"),
         ({"threshold": 0.5}, 2, HINGE, "probabilities"),

@@ -313,6 +313,7 @@ class Additive(GradientAtModel, AveragingServer):
         again = [coordinates(frequencies + deviation * draw, self.blocks, intercept).blocks for draw in draws]
         shares, errors, start = [], [], 0
         sizes = (contrasts**2).sum(axis=1, keepdims=True)  # [outputs, 1]
+        unit = 1.0 if w.shape[-1] > 1 else float(np.abs(contrasts).max())  # of a number: the width of its range
         for i, block in enumerate(code.blocks):
             own = slice(start, start + len(block))
             share = _distribution(frequencies[own])
@@ -320,7 +321,8 @@ class Additive(GradientAtModel, AveragingServer):
             total = sizes * walked(block, share, variance)
             if len(block) <= WIDEST:
                 others = [blocks[i] for blocks in again]
-                total = total + redrawn(curve - share @ curve, share, block, others, variance).T
+                centred = (curve - share @ curve) / unit
+                total = total + unit**2 * redrawn(centred, share, block, others, variance).T
             shares.append(share)
             errors.append(np.sqrt(total))
             start = own.stop

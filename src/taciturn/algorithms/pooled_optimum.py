@@ -24,6 +24,7 @@ from taciturn.types import Array, ColumnBlock, Shard
 RIDGES = (30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03)  # on the sum of losses, where a record has norm 1 on average
 USUAL = 0.1  # where records are so many that the ridge hardly matters
 ENOUGH = 50  # records for each parameter that are so many
+ENOUGH_OF_EACH = 10  # of every class: a rare one says little about a parameter, however many the others are
 CONSTANT_RIDGE = 0.01  # a large ridge must not draw the mean of all predictions to 0
 FOLDS = 5
 HELD = 2000  # records held out in all, at least, if there are so many: for large tables one fold is enough
@@ -40,8 +41,9 @@ class PooledOptimum(AveragingServer):
     If records have weights, the sum is I times the weighted mean of the losses, so only ratios of weights matter.
 
     v are the parameters in the coordinates of an additive model, which come from exact counts. The ridge takes the
-    place of the regulariser, whose weight is relative to features that differ in size. Where records are few for the
-    number of parameters, it is chosen by cross-validation. The constant has a small ridge of its own.
+    place of the regulariser, whose weight is relative to features that differ in size. Where records, or those of the
+    rarest class, are few for the number of parameters, it is chosen by cross-validation. The constant has a small ridge
+    of its own.
     """
 
     problem: Problem
@@ -71,7 +73,9 @@ class PooledOptimum(AveragingServer):
         """
         free = len(like) * max(1, like.shape[1] - 1)  # adding the same to the scores of all classes changes nothing
         records = len(shard.x) if shard.weights is None else self.problem.records
-        if records >= ENOUGH * free or backing_file(shard.x) is not None:
+        if backing_file(shard.x) is not None or (
+            records >= ENOUGH * free and _rarest(shard) >= ENOUGH_OF_EACH * len(like)
+        ):
             return USUAL
         dealt = _dealt(shard)
         if dealt.max(initial=0) < FOLDS - 1:
@@ -192,6 +196,11 @@ def _dealt(shard: Shard) -> NDArray[np.intp]:
     rows = zip(np.ascontiguousarray(shard.x), np.ascontiguousarray(shard.y), strict=True)
     drawn = [crc32(y.tobytes(), crc32(x.tobytes())) for x, y in rows]
     return np.unique(np.array(drawn), return_inverse=True)[1] % FOLDS
+
+
+def _rarest(shard: Shard) -> float:
+    """Return how many records the class with the fewest has; infinity if the label is a number."""
+    return float(shard.y.sum(axis=0).min()) if shard.y.shape[1] > 1 else math.inf
 
 
 def _total(shard: Shard) -> float:

@@ -1,13 +1,17 @@
 """Columns of pandas and polars: their kinds, and their cells as numbers or texts. Neither library is imported here.
 
-A library's own error about a cell that it cannot convert is not passed on, because its message may show the cell.
+A cell's number or text depends on that cell alone, never on the others of its column: records next to each other in a
+frame must not change what one of them is. A library's own error about a cell that it cannot convert is not passed on,
+because its message may show the cell.
 """
 
 from __future__ import annotations
 
+import datetime
 import sys
 from collections.abc import Iterable
-from typing import Any
+from decimal import Decimal
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +21,14 @@ from taciturn.data.table_io import EXACT
 
 NUMERIC, BOOLEAN, TEXT, DATES, OTHER = "numeric", "boolean", "text", "dates", "other"
 NESTED = (list, dict, tuple, set, bytes, np.ndarray)
+MIDNIGHT = " 00:00:00"
+
+
+class Booleans(NamedTuple):
+    """The texts of the two booleans."""
+
+    false: str = "false"
+    true: str = "true"
 
 
 def frame_library(given: object) -> str | None:
@@ -38,10 +50,13 @@ def column_kind(series: Any) -> str:
     return _pandas_kind(series) if _is_pandas(series) else _polars_kind(series)
 
 
-def read_column(series: Any) -> Column | None:
-    """Convert a column; None if a value has no text. Numbers stay numbers if float64 represents them exactly."""
+def read_column(series: Any, booleans: Booleans = Booleans()) -> Column | None:  # noqa: B008  it is immutable
+    """Convert a column; None if it has values, but none with a text. A single value without a text is missing.
+
+    Numbers stay numbers if float64 represents them exactly.
+    """
     try:
-        return _pandas_column(series) if _is_pandas(series) else _polars_column(series)
+        return _pandas_column(series, booleans) if _is_pandas(series) else _polars_column(series, booleans)
     except Exception:  # whatever it is, its message may show a cell
         return None
 
@@ -67,28 +82,52 @@ def _pandas_kind(series: Any) -> str:
 
 def _kind_of_objects(series: Any) -> str:
     """Return the kind of a column of Python objects, from the types of its values."""
-    found = str(sys.modules["pandas"].api.types.infer_dtype(series, skipna=True))
+    present = [cell for cell, gone in zip(series.tolist(), _gone(series), strict=True) if not gone]
+    found = str(sys.modules["pandas"].api.types.infer_dtype(present, skipna=False))
     if found == "boolean":
         return BOOLEAN
     if found in ("integer", "floating", "mixed-integer-float", "decimal"):
         return NUMERIC
     if found.startswith(("date", "time", "period")):
         return DATES
-    return OTHER if found in ("bytes", "complex") or any(isinstance(cell, NESTED) for cell in series) else TEXT
+    nested = present and all(isinstance(cell, NESTED) for cell in present)
+    return OTHER if found in ("bytes", "complex") or nested else TEXT
 
 
-def _pandas_column(series: Any) -> Column:
+def _gone(series: Any) -> list[bool]:
+    """Return which cells of a column of pandas are missing."""
     pandas = sys.modules["pandas"]
-    kind, objects = _pandas_kind(series), pandas.api.types.is_object_dtype(series.dtype)
-    if isinstance(series.dtype, pandas.CategoricalDtype):
-        names = [_text(value) for value in series.cat.categories.tolist()]
+
+    def gone(cell: Any) -> bool:
+        try:
+            return not isinstance(cell, NESTED) and bool(pandas.isna(cell))
+        except Exception:  # such as a signaling NaN
+            return False
+
+    if pandas.api.types.is_object_dtype(series.dtype):
+        return [gone(cell) for cell in series.tolist()]
+    found: list[bool] = series.isna().tolist()
+    return found
+
+
+def _pandas_column(series: Any, booleans: Booleans) -> Column | None:
+    if isinstance(series.dtype, sys.modules["pandas"].CategoricalDtype):
+        names = [_text(value, booleans) for value in series.cat.categories.tolist()]
         return Column(factorize(None if code < 0 else names[code] for code in series.cat.codes.tolist()))
-    if kind == NUMERIC:
-        numbers: NDArray[np.float64] = series.to_numpy(dtype=np.float64, na_value=np.nan)
-        if not (_is_whole(series) and _is_inexact(numbers)):
+    if _pandas_kind(series) == NUMERIC:
+        numbers = _pandas_numbers(series)
+        if numbers is not None and not (_is_whole(series) and _is_inexact(numbers)):
             return Column(numbers)
-    cells = series.astype(str) if kind == DATES and not objects else series
-    return _text_column(series.isna().tolist(), cells.tolist())
+    return _text_column(_gone(series), series.tolist(), booleans)
+
+
+def _pandas_numbers(series: Any) -> NDArray[np.float64] | None:
+    """Return the numbers of a column; None if one of them is too large for float64."""
+    try:
+        numbers: NDArray[np.float64] = series.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (OverflowError, ValueError):
+        return None
+    return numbers
 
 
 def _polars_kind(series: Any) -> str:
@@ -102,14 +141,13 @@ def _polars_kind(series: Any) -> str:
     return TEXT if kind in (polars.String, polars.Categorical, polars.Enum) else OTHER
 
 
-def _polars_column(series: Any) -> Column:
+def _polars_column(series: Any, booleans: Booleans) -> Column | None:
     polars, kind = sys.modules["polars"], _polars_kind(series)
     if kind == NUMERIC:
         numbers: NDArray[np.float64] = series.cast(polars.Float64).fill_null(np.nan).to_numpy()
         if not (_is_whole(series) and _is_inexact(numbers)):
             return Column(numbers)
-    cells = series.cast(polars.String) if kind == DATES else series
-    return _text_column(series.is_null().to_list(), cells.to_list())
+    return _text_column(series.is_null().to_list(), series.to_list(), booleans)
 
 
 def _is_whole(series: Any) -> bool:
@@ -121,14 +159,25 @@ def _is_inexact(numbers: NDArray[np.float64]) -> bool:
     return bool(np.nanmax(np.abs(numbers), initial=0.0) > EXACT)
 
 
-def _text_column(missing: Iterable[bool], cells: Iterable[Any]) -> Column:
-    return Column(factorize(None if gone else _text(cell) for gone, cell in zip(missing, cells, strict=True)))
+def _text_column(missing: Iterable[bool], cells: Iterable[Any], booleans: Booleans) -> Column | None:
+    texts = [None if gone else _text(cell, booleans) for gone, cell in zip(missing, cells, strict=True)]
+    if not all(missing) and not any(text is not None for text in texts):
+        return None
+    return Column(factorize(texts))
 
 
-def _text(cell: Any) -> str:
-    """Return a cell as text: whole numbers without a decimal point, booleans as false and true."""
+def _text(cell: Any, booleans: Booleans) -> str | None:
+    """Return a cell as text, None if it has none: whole numbers without a decimal point, midnight without the time."""
     if isinstance(cell, bool | np.bool_):
-        return "true" if cell else "false"
-    if isinstance(cell, float | np.floating):
-        return str(int(cell)) if float(cell).is_integer() else repr(float(cell))
-    return str(cell)
+        return booleans.true if cell else booleans.false
+    if isinstance(cell, NESTED):
+        return None
+    try:
+        if isinstance(cell, Decimal) and abs(float(cell)) <= EXACT:
+            cell = float(cell)
+        if isinstance(cell, float | np.floating):
+            return str(int(cell)) if float(cell).is_integer() else repr(float(cell))
+        text = str(cell)
+    except Exception:  # whatever it is, its message may show the cell
+        return None
+    return text.removesuffix(MIDNIGHT) if isinstance(cell, datetime.datetime | datetime.timedelta) else text

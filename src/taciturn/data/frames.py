@@ -9,11 +9,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-import numpy as np
-
-from taciturn.data.frame_columns import BOOLEAN, DATES, OTHER, column_kind, frame_library, read_column, series_at
+from taciturn.data.frame_columns import (
+    BOOLEAN,
+    DATES,
+    OTHER,
+    Booleans,
+    column_kind,
+    frame_library,
+    read_column,
+    series_at,
+)
 from taciturn.data.schema import Categorical, ColumnRule, Numeric, Schema
 from taciturn.data.table_cells import Column, Factorized, Table, TablePart, join_tables
 from taciturn.data.table_io import TableFile, TableFiles
@@ -42,13 +49,6 @@ Needed: TypeAlias = Mapping[str, ColumnRule | Target | None]
 """The columns that a frame must have, with their rules; None: any value."""
 
 
-class Booleans(NamedTuple):
-    """How a schema spells the two booleans: texts, or numbers."""
-
-    false: str | float
-    true: str | float
-
-
 def is_frame(given: object) -> bool:
     """Return whether a value is a data frame of pandas or polars."""
     return frame_library(given) is not None
@@ -70,6 +70,7 @@ def needed_columns(schema: Schema, use: str) -> Needed:
     if use == TRAINING:
         groups = (schema.agent, schema.unit.column if schema.unit else None)
         needed |= {name: None for name in groups if name and name not in needed}
+        needed |= {schema.weight.column: Range(0.0, schema.weight.largest)} if schema.weight else {}
     return needed
 
 
@@ -137,20 +138,25 @@ def _names(frame: Any) -> list[str]:
 
 
 def _open_frame(where: str, name: str, frame: Any, needed: Needed) -> TableFile:
-    names, rows, booleans = _names(frame), frame.shape[0], {}
+    names, rows = _names(frame), frame.shape[0]
+    booleans: dict[str, Booleans | None] = {}
     for own, rule in needed.items():
         _check_name(where, own, names)
         kind, place = column_kind(series_at(frame, names.index(own))), f"{where}: column '{own}'"
         _check_kind(place, kind, rule)
-        if kind == BOOLEAN:
-            booleans[own] = _booleans(place, rule)
+        booleans[own] = _booleans(rule)
+        if kind == BOOLEAN and booleans[own] is None:
+            raise InputError(
+                f"{place} is boolean, but the schema's values are {', '.join(_choices(rule))}: declare false and true "
+                "instead, or convert the column"
+            )
 
     def column(own: str) -> Column:
-        found = read_column(series_at(frame, names.index(own)))
+        found = read_column(series_at(frame, names.index(own)), booleans.get(own) or Booleans())
         if found is None:
             which = f"column '{own}'" if own in needed else "a column that the schema does not name"
             raise InputError(f"{where}: {which} cannot be read: convert its values to numbers or text")
-        return _spelled(found, booleans[own]) if own in booleans else found
+        return found
 
     return TableFile(f"{name}.frame", tuple(dict.fromkeys(names)), rows, partial(_chunks, name, rows, column))
 
@@ -169,27 +175,21 @@ def _check_kind(where: str, kind: str, rule: ColumnRule | Target | None) -> None
         raise InputError(f"{where} has dates, but the schema gives it bounds: convert it to numbers")
 
 
-def _booleans(where: str, rule: ColumnRule | Target | None) -> Booleans:
-    """Return how the schema spells false and true: 0 and 1 within bounds, and names among categories or classes."""
+def _booleans(rule: ColumnRule | Target | None) -> Booleans | None:
+    """Return how the schema spells false and true: 0 and 1 within bounds, and names among categories or classes.
+
+    None if they are neither, of a column with categories or classes.
+    """
     if isinstance(rule, Numeric | Range):
-        return Booleans(0.0, 1.0)
-    choices = rule.categories if isinstance(rule, Categorical) else rule.names if isinstance(rule, Classes) else ()
-    own = {text.lower(): text for text in choices}
-    if choices and not own.keys() & {"false", "true"}:
-        raise InputError(
-            f"{where} is boolean, but the schema's values are {', '.join(choices)}: declare false and true instead, or "
-            "convert the column"
-        )
+        return Booleans("0", "1")
+    own = {text.lower(): text for text in _choices(rule)}
+    if own and not own.keys() & {"false", "true"}:
+        return None
     return Booleans(own.get("false", "false"), own.get("true", "true"))
 
 
-def _spelled(column: Column, booleans: Booleans) -> Column:
-    """Return a column of false and true as the schema spells them."""
-    names, codes = column.factorized
-    if isinstance(booleans.true, float):
-        numbers = [np.nan if name is None else getattr(booleans, name) for name in names]
-        return Column(np.array(numbers, dtype=np.float64)[codes])
-    return Column(Factorized(tuple(None if name is None else getattr(booleans, name) for name in names), codes))
+def _choices(rule: ColumnRule | Target | None) -> tuple[str, ...]:
+    return rule.categories if isinstance(rule, Categorical) else rule.names if isinstance(rule, Classes) else ()
 
 
 def _chunks(

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 from taciturn.data.dataset_source import DataOptions
 from taciturn.data.schema import Unit
 from taciturn.errors import InputError, unknown_name
-from taciturn.types import Classes, Target
+from taciturn.types import ALIKE, Classes, Target
 
 Index: TypeAlias = NDArray[np.intp]
 
 PARTITIONS = ("in-order", "shuffled", "hashed", "dirichlet", "column")
 POSITIONAL = ("in-order", "shuffled")  # the agent of a record depends on its position among the others
 TRIES = 100
+UNSURE = 0.25  # the relative deviation of the share held out from which its owner should know
 
 HOLD_OUT, ASSIGNMENT, SHARES, SPLIT = b"", b"taciturn deal", b"taciturn shares", b"taciturn split"
 """The purposes of a key: blake2b's person."""
@@ -301,6 +302,29 @@ def hold_out(
         if not len(out):
             raise InputError(f"test-share is {share:g}, which holds out no {kind} at all: increase it")
     return Partition(partition.names, kept), out
+
+
+def held_together(draws: NDArray[np.float64], share: float, held: int) -> list[str]:
+    """Return a note if equal records, which have one draw, may make the share held out far from the one asked for.
+
+    Parameters
+    ----------
+    draws
+        Each record's draw, [n].
+    share
+        The share asked for.
+    held
+        How many records are held out.
+    """
+    n, copies = len(draws), np.unique(draws, return_counts=True)[1]
+    together = float((copies.astype(np.float64) ** 2).sum())
+    deviation = math.sqrt(share * (1.0 - share) * together) / max(1, n)  # of the share held out
+    if together < 2.0 * n or deviation < UNSURE * share:
+        return []
+    return [
+        f"{ALIKE} are held out together: {held:,} of {n:,} records are, and there are {len(copies):,} different ones; "
+        "to hold out rows one by one, name each of them in a column, and declare it as the schema's [unit]"
+    ]
 
 
 def split_digest(key: int, share: float, decided_by: str) -> str:

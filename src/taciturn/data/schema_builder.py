@@ -73,6 +73,7 @@ class SchemaBuilder:
     class_weight: Mapping[str, float] = field(default_factory=dict)
     record_weight: str = ""
     max_weight: float = 0.0
+    interactions: tuple[tuple[str, str], ...] = ()
     drafted: frozenset[str] = frozenset()
 
     @classmethod
@@ -121,6 +122,7 @@ class SchemaBuilder:
         class_weight: Mapping[Any, float] | None = None,
         record_weight: str | None = None,
         max_weight: float | None = None,
+        interactions: Sequence[tuple[str, str]] | None = None,
         **named: Declaration,
     ) -> SchemaBuilder:
         """Declare what is public about columns.
@@ -143,6 +145,8 @@ class SchemaBuilder:
             The column that says how much each record counts. It is not a feature.
         max_weight : float, optional
             The largest weight of a record; larger ones are clipped.
+        interactions : list of (str, str), optional
+            Pairs of columns that act together, such as longitude and latitude.
         **named
             Declarations by column: `age=(0, 120)` for bounds, `sex=["f", "m"]` for categories or classes, and
             `income={"bounds": (0, 1e6), "missing": "low"}` for any keys of the column's section in a schema file.
@@ -169,8 +173,12 @@ class SchemaBuilder:
         for name, given in {**(columns or {}), **named}.items():
             self._check_column(name)
             found[name] = _keys(name, given)
-        for name in filter(None, (label, agent, unit, record_weight)):
-            self._check_column(name)
+        for own in (label, agent, unit, record_weight):
+            if own is not None:
+                self._check_column(own)
+        if max_records is not None and (isinstance(max_records, bool) or not isinstance(max_records, int | np.integer)):
+            raise InputError(f"max_records is {shown(max_records)}: it must be a whole number of at least 1")
+        pairs = self.interactions if interactions is None else self._pairs(interactions)
         weights = self.class_weight
         if class_weight is not None:
             if not isinstance(class_weight, Mapping):
@@ -184,10 +192,11 @@ class SchemaBuilder:
             label=self.label if label is None else label,
             agent=self.agent if agent is None else agent,
             unit=self.unit if unit is None else unit,
-            max_records=self.max_records if max_records is None else max_records,
+            max_records=self.max_records if max_records is None else int(max_records),
             class_weight={name: _weight(f"class_weight of '{name}'", value) for name, value in weights.items()},
             record_weight=self.record_weight if record_weight is None else record_weight,
             max_weight=self.max_weight if max_weight is None else _weight("max_weight", max_weight),
+            interactions=pairs,
             drafted=self.drafted - {*(columns or {}), *named},
         )
 
@@ -219,7 +228,8 @@ class SchemaBuilder:
             self._check_column(name)
         kept = {name: kind for name, kind in self.kinds.items() if name not in columns}
         declared = {name: keys for name, keys in self.declared.items() if name not in columns}
-        return replace(self, kinds=kept, declared=declared, drafted=self.drafted - set(columns))
+        pairs = tuple(pair for pair in self.interactions if not set(pair) & set(columns))
+        return replace(self, kinds=kept, declared=declared, interactions=pairs, drafted=self.drafted - set(columns))
 
     def draft(self, frame: Any, *columns: str) -> SchemaBuilder:
         """Declare columns by reading their bounds or categories from the records, which is not private.
@@ -326,6 +336,7 @@ class SchemaBuilder:
             if name not in (self.label, self.agent, self.unit, self.record_weight):
                 key = name if BARE.fullmatch(name) else _toml(name)
                 sections.append((f"[columns.{key}]", name, {"kind": kind} | self._keys_of(name)))
+        sections += [("[[interactions]]", "", {"columns": list(pair)}) for pair in self.interactions]
         return "\n".join(self._section(*section) for section in sections)
 
     def _keys_of(self, name: str) -> dict[str, object]:
@@ -351,6 +362,18 @@ class SchemaBuilder:
         """
         write_text(Path(path).expanduser(), self.to_toml())
 
+    def _pairs(self, given: Any) -> tuple[tuple[str, str], ...]:
+        pairs = list(given) if isinstance(given, list | tuple) else [given]
+        for pair in pairs:
+            if not isinstance(pair, list | tuple) or len(pair) != 2:
+                raise InputError(
+                    f"interactions has {kind_of(pair)}: it must be a list of pairs of columns, as in "
+                    '[("longitude", "latitude")]'
+                )
+            for name in pair:
+                self._check_column(name)
+        return tuple((left, right) for left, right in pairs)
+
     def _check_column(self, name: str) -> None:
         if not isinstance(name, str):
             raise InputError(f"a column is given as {kind_of(name)}: it must be the name of a column, a string")
@@ -370,13 +393,22 @@ def _keys(name: str, given: Any) -> dict[str, object]:
     match given:
         case Mapping():
             keys = {str(key): _value(name, value) for key, value in given.items()}
+            for key in ("categories", "classes"):
+                if isinstance(keys.get(key), list):
+                    _check_categories(name, keys[key])
+            if isinstance(keys.get("bounds"), list) and len(keys["bounds"]) != 2:
+                raise InputError(
+                    f"{name} is declared with {len(keys['bounds'])} bounds: it must be two numbers, (low, high)"
+                )
             if "kind" not in keys and {"bounds", "categories"} & keys.keys():
                 keys = {"kind": "numeric" if "bounds" in keys else "categorical"} | keys
             return keys
         case tuple() if len(given) == 2 and all(_is_number(value) for value in given):
             return {"kind": "numeric", "bounds": _value(name, given)}
         case list() if given:
-            return {"kind": "categorical", "categories": _value(name, given)}
+            categories = _value(name, given)
+            _check_categories(name, categories)
+            return {"kind": "categorical", "categories": categories}
     raise InputError(
         f"{name} is declared as {kind_of(given)}: it must be a tuple (low, high) of numbers, a list of categories, or "
         "a dict with the keys of a column in a schema file"
@@ -398,6 +430,12 @@ def _value(name: str, given: Any) -> Any:
     if not isinstance(given, str | int | float):
         raise InputError(f"{name} is declared with {kind_of(given)}: values must be numbers or strings")
     return given
+
+
+def _check_categories(name: str, categories: Sequence[object]) -> None:
+    """Raise InputError for a number with decimals, which may be a record's: it is not shown."""
+    if any(isinstance(value, float) for value in categories):
+        raise InputError(f"{name} is declared with a category that is a float: categories are strings or whole numbers")
 
 
 def _spelled(value: Any) -> Any:

@@ -16,7 +16,7 @@ from taciturn.algorithms.curve_noise import CurveNoise
 from taciturn.data.feature_mapping import length_share
 from taciturn.data.feature_maps.bins import KNOTS
 from taciturn.data.schema import Categorical, Numeric, Schema
-from taciturn.errors import InputError
+from taciturn.errors import InputError, shown
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.json_record import Record
 from taciturn.runs.records import RunLabel
@@ -110,8 +110,8 @@ class EffectsRecord(Record):
         InputError
             If there is no such run.
         """
-        if not 0 <= index < len(self.runs):
-            raise InputError(f"there is no run {index}: the runs are 0 to {len(self.runs) - 1} (taciturn show)")
+        if not isinstance(index, int | np.integer) or not 0 <= index < len(self.runs):
+            raise InputError(f"there is no run {shown(index)}: the runs are 0 to {len(self.runs) - 1} (taciturn show)")
         return self.runs[index]
 
 

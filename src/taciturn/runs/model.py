@@ -15,7 +15,7 @@ from taciturn.data.dataset_source import pixel_names
 from taciturn.data.feature_mapping import mapped_names, mapped_rows, schema_shape
 from taciturn.data.feature_maps import NONE, InputShape
 from taciturn.data.table_cells import Table
-from taciturn.errors import InputError
+from taciturn.errors import InputError, shown
 from taciturn.objectives import LOSSES, Loss
 from taciturn.objectives.passes import scores
 from taciturn.runs.folder import RunFolder
@@ -95,8 +95,10 @@ def read_model(folder: RunFolder, run: int = 0) -> Model:
     """
     stored = folder.read_model()
     w = stored["w"] if stored["w"].ndim == 3 else stored["w"][None]
-    if not 0 <= run < len(w):
-        raise InputError(f"there is no run {run} in {folder.path}: its runs are 0 to {len(w) - 1} (taciturn show)")
+    if not isinstance(run, int | np.integer) or not 0 <= run < len(w):
+        raise InputError(
+            f"there is no run {shown(run)} in {folder.path}: its runs are 0 to {len(w) - 1} (taciturn show)"
+        )
     target = (
         Classes(tuple(map(str, stored["classes"])))
         if stored["classes"].size
@@ -182,7 +184,7 @@ class LabelledRecords(NamedTuple):
 
 
 def evaluate(
-    model: Model, data: str | Table | LabelledRecords, threshold: float | None = None, positive: str | None = None
+    model: Model, data: str | Table | LabelledRecords, threshold: float | None = None, positive: str | int | None = None
 ) -> Quality:
     """Return the quality of the model on labelled records.
 

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from taciturn.errors import InputError, unknown_name
+from taciturn.errors import InputError, shown, unknown_name
 from taciturn.objectives.confidence import (
     Bounds,
     auroc_bounds,
@@ -135,7 +135,7 @@ def measure_quality(
     *,
     parties: Parties | None = None,
     threshold: float | None = None,
-    positive: str | None = None,
+    positive: str | int | None = None,
 ) -> Quality:
     """Return the quality of predictions.
 
@@ -152,7 +152,7 @@ def measure_quality(
     threshold
         Predict the positive class where its probability is at least this; None: predict the likeliest class.
     positive
-        The positive class of two; None: the second.
+        The positive class of two, by name or as a frame has it (1, True); None: the second.
 
     Raises
     ------
@@ -169,8 +169,8 @@ def measure_quality(
     probabilities = loss.probabilities(scores)
     found = _Predictions(y.argmax(axis=1), scores.argmax(axis=1), probabilities, scores)
     if threshold is not None:
-        if not 0.0 <= threshold <= 1.0:
-            raise InputError(f"threshold is {threshold:g}: it must be from 0 to 1")
+        if not isinstance(threshold, int | float | np.number) or not 0.0 <= threshold <= 1.0:
+            raise InputError(f"threshold is {shown(threshold)}: it must be a number from 0 to 1")
         if probabilities is None or target.width != 2:
             raise InputError(
                 f"threshold is {threshold:g}, but it needs two classes and a loss with probabilities (softmax)"
@@ -179,14 +179,19 @@ def measure_quality(
     return _classification(found, target, index, threshold, parties)
 
 
-def _positive(target: Classes, name: str | None) -> int:
-    if name is None:
+def _positive(target: Classes, given: str | int | None) -> int:
+    """Return the position of a class, which may be given as a frame has it: 1 for "1", True for "true"."""
+    if given is None:
         return 1
+    if not isinstance(given, str | int | np.integer | np.bool_):
+        raise InputError(f"the positive class is {shown(given)}: it must be one of {', '.join(target.names)}")
+    name = str(given)
     if target.width != 2:
-        raise InputError(f"the positive class is '{name}', but there are {target.width} classes: it needs two")
-    if name not in target.names:
-        raise unknown_name("class", name, target.names)
-    return target.names.index(name)
+        raise InputError(f"the positive class is {shown(name)}, but there are {target.width} classes: it needs two")
+    own = {n.lower(): n for n in target.names}.get(name.lower(), name) if isinstance(given, bool | np.bool_) else name
+    if own not in target.names:
+        raise unknown_name("class", own, target.names)
+    return target.names.index(own)
 
 
 class _Predictions(NamedTuple):

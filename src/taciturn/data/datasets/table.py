@@ -19,6 +19,7 @@ from taciturn.data.partition import (
     HOLD_OUT,
     Partition,
     Units,
+    held_together,
     hold_out,
     limit_unit_rows,
     partition_by_name,
@@ -73,6 +74,7 @@ def load(options: DataOptions) -> Dataset:
         kind = "record" if rows.units is None else "unit"
         whole = partition
         partition, held = hold_out(whole, rows.draws(HOLD_OUT), options.test_share, kind, options.private)
+        notes += [] if rows.units is not None else held_together(rows.draws(HOLD_OUT), options.test_share, len(held))
         if len(held):
             counts = tuple(len(a) - len(b) for a, b in zip(whole.records, partition.records, strict=True))
             x, labels = rows.records.x, rows.records.labels[held]

@@ -78,7 +78,7 @@ def mapped_blocks(blocks: tuple[ColumnBlock, ...]) -> tuple[ColumnBlock, ...]:
 
 def _mapped(block: ColumnBlock, blocks: tuple[ColumnBlock, ...]) -> ColumnBlock:
     if block.kind == "pair":
-        return ColumnBlock("categories", math.prod(levels(blocks[position]) for position in block.of), False)
+        return ColumnBlock("categories", math.prod(levels(blocks[position]) for position in block.of), False, block.of)
     return ColumnBlock("ordered", len(KNOTS) + block.missing, block.missing) if block.kind == "numeric" else block
 
 
