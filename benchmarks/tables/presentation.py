@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
+from statistics import fmean, stdev
 from typing import Any
 
 from benchmarks.tables.results import METRICS, Point, Results
@@ -56,18 +58,26 @@ def name_of(method: str, source: TableSource) -> str:
 
 
 def markdown(results: Results) -> str:
-    """Return a table for every metric of every data set: means and standard deviations over the splits."""
+    """Return tables for every data set: means and standard deviations over the splits that all its points have.
+
+    What was measured on more splits follows in a table of its own, with standard errors.
+    """
     budgets = _budgets(results)
     text = []
     for source in _measured(results):
+        shared = results.shared_splits(source.name)
         for metric in METRICS[source.classes]:
             rows = []
             for method in NAMES:
-                cells = [_cell(results, Point(source.name, method, epsilon), metric) for epsilon in budgets]
+                points = [Point(source.name, method, epsilon) for epsilon in budgets]
+                cells = [_cell(results, point, metric, shared) for point in points]
                 if any(cells):
                     rows.append([name_of(method, source), *cells])
             headings = ["", *(f"ε = {_budget(epsilon)}" for epsilon in budgets)]
-            text.append(f"**{source.name}**, {TITLES[metric]}\n\n{markdown_table(headings, rows, [''])}")
+            text.append(
+                f"**{source.name}**, {TITLES[metric]}, {len(shared)} splits\n\n{markdown_table(headings, rows, [''])}"
+            )
+        text.append(_on_more_splits(results, source, len(shared)))
     if results.time:
         for title, key in TIMES.items():
             if key in results.time:
@@ -75,7 +85,22 @@ def markdown(results: Results) -> str:
                 text.append(
                     f"{title} from {results.time['table']}.csv to the report, over scikit-learn's plain fit: {ratios}"
                 )
-    return "\n\n".join(text)
+    return "\n\n".join(filter(None, text))
+
+
+def _on_more_splits(results: Results, source: TableSource, shared: int) -> str:
+    """Return a table of the points of a data set that were measured on more splits than all have."""
+    metric, rows = METRICS[source.classes][0], []
+    digits = "d" if metric == "rmse" else ".4f"
+    for method in NAMES:
+        for epsilon in _budgets(results):
+            found = results.values(Point(source.name, method, epsilon), metric)
+            if len(found) > shared:
+                numbers = (fmean(found), stdev(found) / math.sqrt(len(found)))
+                mean, error = (f"{round(n) if metric == 'rmse' else n:{digits}}" for n in numbers)
+                rows.append([name_of(method, source), _budget(epsilon), str(len(found)), mean, error])
+    headings = ["", "ε", "splits", TITLES[metric], "standard error"]
+    return markdown_table(headings, rows, [""]) if rows else ""
 
 
 def draw(results: Results) -> None:
@@ -99,18 +124,19 @@ def draw(results: Results) -> None:
 def _panel(axes: Axes, results: Results, source: TableSource, places: dict[float, float]) -> None:
     metric = METRICS[source.classes][0]
     visible: list[float] = []
+    shared = results.shared_splits(source.name)
     for method, (label, look) in LINES.items():
         found = [
             (place, mean)
             for epsilon, place in places.items()
-            if (mean := results.mean(Point(source.name, method, epsilon), metric)) is not None
+            if (mean := results.mean(Point(source.name, method, epsilon), metric, shared)) is not None
         ]
         if found:
             axes.plot(*zip(*found, strict=True), label=label, markersize=4, linewidth=1.6, **look)
             visible += [mean for _, mean in found if method != "diffprivlib"]
     ends = [min(places.values()), max(places.values())]
     for method, (label, look) in LEVELS.items():
-        level = results.mean(Point(source.name, method, math.inf), metric)
+        level = results.mean(Point(source.name, method, math.inf), metric, shared)
         if level is not None:
             axes.plot(ends, [level, level], label=label, linewidth=1.0, **look)
             visible.append(level)
@@ -134,8 +160,8 @@ def _budgets(results: Results) -> list[float]:
     return sorted({point.epsilon for point in results.points})
 
 
-def _cell(results: Results, point: Point, metric: str) -> str:
-    mean, deviation = results.mean(point, metric), results.deviation(point, metric)
+def _cell(results: Results, point: Point, metric: str, splits: Collection[int]) -> str:
+    mean, deviation = results.mean(point, metric, splits), results.deviation(point, metric, splits)
     if mean is None:
         return ""
     digits = ",.0f" if metric == "rmse" else ".4f"

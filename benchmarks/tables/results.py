@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean, stdev
@@ -68,14 +68,24 @@ class Results:
         with self._writing():
             self.time = found
 
-    def mean(self, point: Point, metric: str) -> float | None:
+    def shared_splits(self, table: str) -> frozenset[int]:
+        """Return the splits that every point of a table has, so that its points can be compared."""
+        each = [frozenset(splits) for point, splits in self.points.items() if point.table == table]
+        return frozenset.intersection(*each) if each else frozenset()
+
+    def values(self, point: Point, metric: str, splits: Collection[int] | None = None) -> list[float]:
+        """Return a metric on each of some splits, or on all that the point has."""
+        found = self.points.get(point, {})
+        return [entry[metric] for split, entry in found.items() if splits is None or split in splits]
+
+    def mean(self, point: Point, metric: str, splits: Collection[int] | None = None) -> float | None:
         """Return the mean over the splits; None if there is no cell."""
-        found = [entry[metric] for entry in self.points.get(point, {}).values()]
+        found = self.values(point, metric, splits)
         return fmean(found) if found else None
 
-    def deviation(self, point: Point, metric: str) -> float | None:
+    def deviation(self, point: Point, metric: str, splits: Collection[int] | None = None) -> float | None:
         """Return the standard deviation over the splits; None for fewer than two."""
-        found = [entry[metric] for entry in self.points.get(point, {}).values()]
+        found = self.values(point, metric, splits)
         return stdev(found) if len(found) > 1 else None
 
     @contextmanager
