@@ -47,7 +47,7 @@ def noise_share(trust: str, agents: int, colluders: int, missing: int = 0) -> fl
         return 1.0
     honest = agents - colluders - missing if trust == SECURE_SUM else agents
     if honest < 1:
-        given = f"--colluders is {colluders}" + (f" and --missing is {missing}" if missing else "")
+        given = f"colluders is {colluders}" + (f" and missing is {missing}" if missing else "")
         raise InputError(
             f"{given}, but there {'is' if agents == 1 else 'are'} {agents} agent{'s' * (agents > 1)}; "
             f"{'together they' if missing else 'it'} must be smaller, because the noise comes from the other agents"
