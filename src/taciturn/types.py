@@ -172,7 +172,13 @@ class Classes:
 
 @dataclass(frozen=True)
 class Range:
-    """A label that is a number with public bounds; y holds (value - low) / (high - low)."""
+    """A label that is a number with public bounds; y holds (value - low) / (high - low).
+
+    Examples
+    --------
+    >>> Range(0.0, 50.0).predicted(np.array([-0.1, 0.5, 1.2])).tolist()
+    [0.0, 25.0, 50.0]
+    """
 
     low: float
     high: float
@@ -181,6 +187,11 @@ class Range:
     def width(self) -> int:
         """K, the number of columns of y."""
         return 1
+
+    def predicted(self, scores: Array) -> Array:
+        """Return what a model with these scores predicts: a number within the bounds, which are public."""
+        within: Array = namespace(scores).clip(scores, 0.0, 1.0)
+        return self.low + (self.high - self.low) * within
 
 
 Target: TypeAlias = Classes | Range

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from taciturn.objectives import metrics as own_metrics
 from taciturn.objectives.metrics import auroc, brier_scores, confusion_matrix, log_losses, reliability
+from taciturn.types import Range, Shard
 
 metrics = pytest.importorskip("sklearn.metrics")
 calibration = pytest.importorskip("sklearn.calibration")
@@ -80,3 +82,11 @@ def test_the_calibration_error_by_chance_is_that_of_a_calibrated_model() -> None
 
 def test_a_log_loss_is_finite() -> None:
     assert np.isfinite(log_losses(np.array([[1.0, 0.0]]), np.array([1]))).all()
+
+
+def test_the_error_of_a_number_is_that_of_the_prediction_within_its_bounds() -> None:
+    x, y = np.array([[1.0], [0.5], [-1.0]]), np.array([[1.0], [0.25], [0.5]])
+    w = np.array([3.0, 0.5])[None, :, None]  # two runs; the first one's scores are 3, 1.5 and -3
+    found = own_metrics.test_error(w, Shard(x, y), Range(10.0, 50.0))
+    wanted = [metrics.root_mean_squared_error([50, 20, 30], guess) for guess in ([50, 50, 10], [30, 20, 10])]
+    assert found == pytest.approx(wanted)

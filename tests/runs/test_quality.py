@@ -72,7 +72,7 @@ def test_regression_is_scikit_learns_in_the_labels_unit(seed: int) -> None:
     generator = np.random.default_rng(seed)
     y = generator.uniform(size=80)
     predicted = y + generator.normal(0.0, 0.1, size=80)
-    found, label, guess = regressed(predicted, y), 10.0 + 20.0 * y, 10.0 + 20.0 * predicted
+    found, label, guess = regressed(predicted, y), 10.0 + 20.0 * y, 10.0 + 20.0 * predicted.clip(0.0, 1.0)
     assert found.rmse == pytest.approx(metrics.root_mean_squared_error(label, guess))
     assert found.mae == pytest.approx(metrics.mean_absolute_error(label, guess))
     assert found.r2 == pytest.approx(metrics.r2_score(label, guess))

@@ -242,8 +242,9 @@ def _add_classes(graph: GraphBuilder, model: Model, names: tuple[str, ...], scor
 
 
 def _add_value(graph: GraphBuilder, target: Range, scores: str) -> None:
-    """Add a predicted number in its own unit."""
-    scaled = graph.add("Mul", scores, np.float64(target.high - target.low))
+    """Add a predicted number in its own unit, within the label's bounds."""
+    within = graph.add("Clip", scores, np.float64(0.0), np.float64(1.0))
+    scaled = graph.add("Mul", within, np.float64(target.high - target.low))
     graph.add_output(graph.add("Add", scaled, np.float64(target.low), name="prediction"), DOUBLE, 1)
 
 

@@ -135,13 +135,14 @@ def test_error(w: Array, test: Shard | None, target: Target) -> Array:
         return np.full(w.shape[1], np.nan)
     parts = [_error_sum(scores(w, block.x), block, target) for block in test.blocks()]
     figure = to_numpy(sum(parts[1:], start=parts[0])) / len(test.x)
-    return (target.high - target.low) * np.sqrt(figure) if isinstance(target, Range) else figure
+    return np.sqrt(figure) if isinstance(target, Range) else figure
 
 
 def _error_sum(predicted: Array, block: Shard, target: Target) -> Array:
     """Return the sum over the records, for every run, of squared errors or mistakes."""
     if isinstance(target, Range):
-        squares: Array = ((predicted - block.y[:, None, :]) ** 2).mean(axis=2).sum(axis=0)
+        errors = target.predicted(predicted) - target.predicted(block.y[:, None, :])
+        squares: Array = (errors**2).mean(axis=2).sum(axis=0)
         return squares
     return mistakes(predicted, block)
 

@@ -128,7 +128,7 @@ def predictions(model: Model, table: Table) -> Predictions:
     """
     found = model.scores(_features(model, table))
     if isinstance(model.target, Range):
-        return Predictions((model.target.low + _width(model.target) * found[:, 0]).tolist(), None)
+        return Predictions(model.target.predicted(found[:, 0]).tolist(), None)
     names = model.target.names
     return Predictions([names[k] for k in found.argmax(axis=1)], model.loss.probabilities(found))
 
@@ -165,10 +165,6 @@ def predict(model: Model, path: Path, keep: Sequence[str] = ()) -> Iterator[dict
             chances = zip(model.target.names, found.probabilities[i], strict=True)
             row |= {f"probability_{name}": _digits(chance) for name, chance in chances}
         yield row
-
-
-def _width(target: Range) -> float:
-    return target.high - target.low
 
 
 def _digits(value: float) -> float:

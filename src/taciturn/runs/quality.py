@@ -359,8 +359,8 @@ def _bins(found: Reliability) -> Iterable[ReliabilityBin]:
 
 
 def _regression(predicted: Array, y: Array, target: Range, parties: Parties) -> RegressionQuality:
-    unit = target.high - target.low
-    errors, labels = unit * (predicted - y), unit * y
+    labels = target.predicted(y)
+    errors = target.predicted(predicted) - labels
     return RegressionQuality(
         **vars(_number_scores(errors, labels)),
         baseline=_number_scores(labels.mean() - labels, labels),

@@ -566,7 +566,7 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n_samples,)
-            Numbers in the unit of the label.
+            Numbers in the unit of the label, within its bounds.
 
         Raises
         ------
@@ -583,7 +583,7 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         [16.0]
         """
         scores = self._scores(X)[:, 0]
-        return self._target.low + (self._target.high - self._target.low) * scores
+        return self._target.predicted(scores)
 
     def _range(self, y: NDArray[np.float64], schema: Schema | None) -> Range:
         if schema is not None:
