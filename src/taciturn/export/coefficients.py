@@ -34,8 +34,8 @@ def coefficient_rows(model: Model) -> list[Row]:
     list of rows
         Columns `encoded:CLASS` multiply features as the model sees them. Columns `units:CLASS`, for a model of a table
         without a feature map and with linear scales, multiply the table's own values (clipped to `low`..`high`; 0 or 1
-        for a category): their sum with the intercept is the score of the class or, for a number, the prediction itself before it is
-        cut to the label's bounds.
+        for a category): their sum with the intercept is the score of the class or, for a number, the prediction, which
+        is then cut to the label's bounds.
     """
     schema = read_schema(model.schema) if model.schema is not None else None
     with_intercept = model.settings.intercept
