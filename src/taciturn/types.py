@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -127,6 +127,15 @@ class Shard:
         """The records with features rounded to multiples of 1/GRID, stored as integers in double precision."""
         steps = np.multiply(self.x, GRID, dtype=np.float64)
         return replace(self, x=np.rint(steps, out=steps), y=self.y.astype(np.float64, copy=False))
+
+
+def slices(widths: Iterable[int]) -> list[slice]:
+    """Return where neighbours of these widths are in an array that holds them one after the other.
+
+    >>> slices([2, 3])
+    [slice(0, 2, None), slice(2, 5, None)]
+    """
+    return [slice(*ends) for ends in pairwise(accumulate(widths, initial=0))]
 
 
 def pool(shards: Sequence[Shard]) -> Shard:

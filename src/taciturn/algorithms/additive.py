@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -47,7 +47,7 @@ from taciturn.objectives import Problem
 from taciturn.objectives.constraints import Unconstrained
 from taciturn.objectives.losses import Squared
 from taciturn.privacy.noise import NoiseSource
-from taciturn.types import GRID, Array, ColumnBlock, Shard
+from taciturn.types import GRID, Array, ColumnBlock, Shard, slices
 
 COUNT_SHARE = 0.05  # of the rounds, which release counts
 MOMENTUM = 0.9
@@ -111,24 +111,19 @@ class Coordinates(NamedTuple):
 
     def coefficients(self, w: Array) -> Array:
         """Return parameters [J, ...] of the coordinates as those of the features."""
-        found, start = np.zeros_like(w), 0
-        for block in self.blocks:
-            own = slice(start, start + len(block))
-            found[own] = np.tensordot(block / self.level, w[own], axes=1)
-            start = own.stop
-        if self.intercept:
-            found[start:] = w[start:] * (self.constant / self.intercept)
-        return found
+        return self._by_block(self.blocks, w)
 
     def pulled_back(self, gradient: Array) -> Array:
         """Return a gradient for the features' parameters, [J, ...], as one for the coordinates' parameters."""
-        found, start = np.zeros_like(gradient), 0
-        for block in self.blocks:
-            own = slice(start, start + len(block))
-            found[own] = np.tensordot(block.T / self.level, gradient[own], axes=1)
-            start = own.stop
+        return self._by_block([block.T for block in self.blocks], gradient)
+
+    def _by_block(self, blocks: Sequence[NDArray[np.float64]], values: Array) -> Array:
+        found = np.zeros_like(values)
+        columns = slices(map(len, blocks))
+        for own, block in zip(columns, blocks, strict=True):
+            found[own] = np.tensordot(block / self.level, values[own], axes=1)
         if self.intercept:
-            found[start:] = gradient[start:] * (self.constant / self.intercept)
+            found[-1] = values[-1] * (self.constant / self.intercept)
         return found
 
 
@@ -149,6 +144,11 @@ def coordinates(frequencies: NDArray[np.float64], blocks: tuple[ColumnBlock, ...
     scale = 1.0 / math.sqrt(total + constant**2)
     fine = tuple(np.rint(FINE * np.clip(scale * part, -1.0, 1.0)) / FINE for part in parts)  # as features are bounded
     return Coordinates(fine, share / math.sqrt(len(blocks)), min(1.0, scale * constant), share if intercept else 0.0)
+
+
+@lru_cache(maxsize=1)
+def _coordinates(frequencies: bytes, blocks: tuple[ColumnBlock, ...], intercept: bool) -> Coordinates:
+    return coordinates(np.frombuffer(frequencies), blocks, intercept)
 
 
 def _distribution(frequencies: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -284,11 +284,7 @@ class Additive(GradientAtModel, AveragingServer):
     def coordinates(self, statistics: Array) -> Coordinates:
         """Return the coordinates that the released statistics [J, 1, K] give; the last ones are kept."""
         frequencies = self._frequencies(statistics)
-        key, known = (frequencies.tobytes(), len(statistics)), self._kept.get("last")
-        if known is None or known[0] != key:
-            known = key, coordinates(frequencies, self.blocks, len(statistics) > self._width)
-            self._kept["last"] = known
-        return known[1]
+        return _coordinates(frequencies.tobytes(), self.blocks, len(statistics) > self._width)
 
     def curve_noise(
         self,
@@ -338,10 +334,6 @@ class Additive(GradientAtModel, AveragingServer):
     @cached_property
     def _width(self) -> int:
         return sum(block.width for block in self.blocks)
-
-    @cached_property
-    def _kept(self) -> dict[str, tuple[tuple[bytes, int], Coordinates]]:
-        return {}
 
     def _count_unit(self, statistics: Array) -> float:
         """Return what a record adds to the statistics of its levels, summed over the outputs."""

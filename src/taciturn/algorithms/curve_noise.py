@@ -62,7 +62,6 @@ class KnownCurveNoise(Protocol):
         answered : sequence of int
             The number of agents that answered in each round; empty: all, always.
         """
-        ...
 
 
 def walk_variance(steps: Sequence[float], deviations: Sequence[float], momentum: float) -> float:

@@ -48,7 +48,6 @@ class NoisyGradient(Protocol):
 
     def __call__(self, update: int, problem: Problem, z: Array, shard: Shard, noise: NoiseSource) -> ReleasedGradient:
         """Return the gradient of the shard's records at z [J, R, K], with the noise of local update number `update`."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

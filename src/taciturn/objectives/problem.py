@@ -68,12 +68,6 @@ class Problem:
         total: Array = namespace(w).stack([self.objective(w, shard) for shard in shards]).sum(axis=0)
         return total
 
-    def pooled_total(self, w: Array, records: Shard) -> Array:
-        """Return F(w) for every run from the records of all agents in one shard, [R]."""
-        loss = self.passes.losses(self.loss, w, records) / self.records
-        total: Array = loss + self.beta * self.regulariser.value(w)
-        return total
-
     def gradient(self, z: Array, shard: Shard, limit: Clipping = NO_CLIPPING) -> Gradient:
         """Return f'_p(z) = (1/I) sum_i x_i r_i^T + (beta/P) r'(z)  (eq. gradient), with r_i = m_i dl/ds.
 

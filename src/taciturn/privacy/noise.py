@@ -33,23 +33,18 @@ class NoiseSource(Protocol):
 
     def laplace(self, update: int, scale: Array, like: Array) -> Array:
         """Draw Laplace noise of scale [R] for local update number `update`."""
-        ...
 
     def gaussian(self, update: int, std: Array, like: Array) -> Array:
         """Draw Gaussian noise of standard deviation [R]."""
-        ...
 
     def integers(self, update: int, mechanism: str, scale: Array, like: Array) -> NDArray[np.int64]:
         """Draw discrete noise of scale [R]; `mechanism` is a key of `SAMPLERS`."""
-        ...
 
     def l2_laplace(self, update: int, scale: Array, like: Array) -> Array:
         """Draw noise of density ~ exp(-||xi||_2 / scale) over the [J, K] of every run."""
-        ...
 
     def poisson_sample(self, update: int, rate: float, records: int, like: Array) -> NDArray[np.bool_]:
         """Draw the Poisson sample of every run, [records, R]: each record independently with probability `rate`."""
-        ...
 
 
 @dataclass(frozen=True)

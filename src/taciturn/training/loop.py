@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, cast
 
@@ -58,6 +59,31 @@ class Evaluation(NamedTuple):
 
     error: Array  # [R]
     rows: list[MetricsRow]
+
+
+@dataclass
+class Unpublished:
+    """Evaluations that may not be seen before the ledger has their rounds."""
+
+    study: Study
+    folder: RunFolder
+    evaluations: list[Evaluation] = field(default_factory=list)
+    measured: list[EvaluationRow] = field(default_factory=list)  # of private evaluations
+    error: Array | None = None  # [R], the test error of the last evaluation that was published
+
+    @property
+    def rows(self) -> list[MetricsRow]:
+        """The rows of metrics."""
+        return [row for evaluation in self.evaluations for row in evaluation.rows]
+
+    def publish(self) -> None:
+        """Write all of them to the run folder."""
+        if self.evaluations or self.measured:
+            self.folder.add_evaluations(self.measured)
+            _write_rows(self.study, self.folder, self.rows)
+        if self.evaluations:
+            self.error = self.evaluations[-1].error
+        self.evaluations, self.measured = [], []
 
 
 class Interrupted(Exception):
@@ -160,17 +186,15 @@ def _train_part(
     if recorder.unwritten or recorder.unwritten_evaluations:  # a crash came between the checkpoint and the metrics
         folder.add_evaluations(recorder.unwritten_evaluations)
         _write_rows(study, folder, recorder.unwritten)
-    error: Array | None = None  # of the last evaluation that may be shown
-    waiting: list[Evaluation] = []  # not to be shown before the ledger has their rounds
-    measured: list[EvaluationRow] = []  # nor these
+    pending = Unpublished(study, folder)
     schedule = EvaluationSchedule.of(part, recorder.evaluations)
-    watch(Progress(batch, state.round, rounds, error))
+    watch(Progress(batch, state.round, rounds, None))
     group = group.with_requests(
         lambda: Requests(stop(), group.is_main and time.monotonic() >= recorder.due), alarm=recorder.is_uncovered
     )
     timed = _timed(recorder, training_rounds(study, part, own.train, rounds, state, group))
     for done, private in _evaluated(study, part, timed, schedule, rounds, held_out, group):
-        measured += private
+        pending.measured += private
         recorder.charge(charge_all_agents(study, part, done), group.alarm_raised())
         _check_numbers(recorder, numbers_to_check(done), part, done.t)
         requests, last = group.requests(), done.t == rounds
@@ -183,22 +207,21 @@ def _train_part(
                 _check_numbers(recorder, objective, part, done.t)
             if group.is_main:
                 found = test_error(done.w, dataset.test, dataset.target)
-                waiting.append(Evaluation(found, _rows(study, part, done, recorder.seconds, found, objective)))
+                pending.evaluations.append(
+                    Evaluation(found, _rows(study, part, done, recorder.seconds, found, objective))
+                )
         saving = last or stopping or (requests.save and (evaluated or not fresh))
-        rows = [row for evaluation in waiting for row in evaluation.rows]
-        if fresh and saving:
-            recorder.checkpoint(done, rows, measured)
-        if last or stopping or (fresh and saving):
+        if not fresh:
+            if last or stopping:
+                recorder.write_ledger()
+            pending.publish()
+            if saving:
+                recorder.checkpoint(done)
+        elif saving:
+            recorder.checkpoint(done, pending.rows, pending.measured)
             recorder.write_ledger()
-        if (waiting or measured) and (saving or not fresh):
-            folder.add_evaluations(measured)
-            _write_rows(study, folder, rows)
-            error = waiting[-1].error if waiting else error
-            waiting.clear()
-            measured.clear()
-        if saving and not fresh:
-            recorder.checkpoint(done)
-        watch(Progress(batch, done.t, rounds, error))
+            pending.publish()
+        watch(Progress(batch, done.t, rounds, pending.error))
         if stopping:
             raise Interrupted
 
@@ -274,7 +297,7 @@ def first_state(
 def _objective(study: Study, part: StudyPart, w: Array, pooled: Sequence[Shard]) -> Array:
     """Return sum_p f_p(w) over the agents of this process, [R]."""
     if _is_pooled(study, part):
-        return study.problem.pooled_total(w, pooled[0])
+        return replace(study.problem, agents=1).objective(w, pooled[0])
     return study.problem.total(w, study.dataset.train)
 
 

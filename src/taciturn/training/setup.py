@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -202,18 +202,14 @@ def reserve_plan(plan: StudyPlan, split: str = "") -> Iterator[Reservation]:
     settings, cost = plan.settings, reservation_cost(plan)
     account = BudgetLedger.open(Path(settings.ledger))
     reservation = Reservation(account, uuid.uuid4().hex)
-    try:
+    with ExitStack() as undo:  # in reverse order, if the block fails
+        undo.callback(reservation.release)
         given = (settings.display_name, cost, settings.adjacency, plan.facts.unit)
         account.reserve(*given, name=reservation.name, held_out=plan.held_out_cost, split=split)
         logger.info("reserved the plan in %s", account.path)
-        try:
-            yield reservation
-        except BaseException:
-            account.give_back_held(reservation.name)
-            raise
-    except BaseException:
-        reservation.release()
-        raise
+        undo.callback(account.give_back_held, reservation.name)
+        yield reservation
+        undo.pop_all()
 
 
 def _table_digest(settings: Settings) -> str:
