@@ -246,8 +246,8 @@ class Dataset:
         """The rows of the test records that each agent held out, by its name; None if they come from elsewhere."""
         if not self.held_out:
             return None
-        ends = np.cumsum(self.held_out)
-        return dict(zip(self.agents, np.split(np.arange(ends[-1]), ends[:-1]), strict=True))
+        own = slices(self.held_out)
+        return {name: np.arange(rows.start, rows.stop) for name, rows in zip(self.agents, own, strict=True)}
 
     @cached_property
     def held_out_shards(self) -> tuple[Shard, ...]:

@@ -91,6 +91,11 @@ class Coordinates(NamedTuple):
     constant: float
     intercept: float
 
+    @property
+    def columns(self) -> list[slice]:
+        """Where the features of each block are."""
+        return slices(map(len, self.blocks))
+
     def recode(self, x: Array) -> Array:
         """Return the coordinates of records; each depends on its own record only, to the bit.
 
@@ -98,13 +103,11 @@ class Coordinates(NamedTuple):
         """
         found = empty_beside(x)
         for rows in row_blocks(len(x), x[:1].nbytes, ROWS):
-            start = 0
-            for block in self.blocks:
-                own = slice(start, start + len(block))
+            for own, block in zip(self.columns, self.blocks, strict=True):
                 levels = np.rint(np.asarray(x[rows, own], np.float64) * (GRID / self.level))
                 found[rows, own] = (levels @ (FINE * block)) / (GRID * FINE)
-                start = own.stop
-            found[rows, start:] = self.constant
+            if self.intercept:
+                found[rows, -1] = self.constant
             release_memory(x[rows])
             release_memory(found[rows])
         return found
@@ -119,8 +122,7 @@ class Coordinates(NamedTuple):
 
     def _by_block(self, blocks: Sequence[NDArray[np.float64]], values: Array) -> Array:
         found = np.zeros_like(values)
-        columns = slices(map(len, blocks))
-        for own, block in zip(columns, blocks, strict=True):
+        for own, block in zip(self.columns, blocks, strict=True):
             found[own] = np.tensordot(block / self.level, values[own], axes=1)
         if self.intercept:
             found[-1] = values[-1] * (self.constant / self.intercept)
@@ -132,13 +134,12 @@ def coordinates(frequencies: NDArray[np.float64], blocks: tuple[ColumnBlock, ...
 
     They are valid for any finite numbers: a hostile server can make a model worse, not a record's bound larger.
     """
-    share, parts, total, start = 1.0 / math.sqrt(1.0 + intercept), [], 0.0, 0
-    for block in blocks:
-        own = _distribution(frequencies[start : start + block.width])
+    share, parts, total = 1.0 / math.sqrt(1.0 + intercept), [], 0.0
+    for block, columns in zip(blocks, slices(block.width for block in blocks), strict=True):
+        own = _distribution(frequencies[columns])
         part = _ordered(own, block.missing) if block.kind == "ordered" else np.eye(len(own)) - own
         total += float(own @ (part**2).sum(axis=1))
         parts.append(part)
-        start += block.width
     total = max(total, 1e-6)  # of constant columns
     constant = CONSTANT_WEIGHT * math.sqrt(total / len(blocks)) if intercept else 0.0
     scale = 1.0 / math.sqrt(total + constant**2)
@@ -307,11 +308,10 @@ class Additive(GradientAtModel, AveragingServer):
         deviation = agents * math.sqrt(statistics.shape[-1]) * drawn * counted / self._count_unit(statistics)
         draws = np.random.default_rng(0).standard_normal((DRAWS, len(frequencies)))  # public: it draws no protection
         again = [coordinates(frequencies + deviation * draw, self.blocks, intercept).blocks for draw in draws]
-        shares, errors, start = [], [], 0
+        shares, errors = [], []
         sizes = (contrasts**2).sum(axis=1, keepdims=True)  # [outputs, 1]
         unit = 1.0 if w.shape[-1] > 1 else float(np.abs(contrasts).max())  # of a number: the width of its range
-        for i, block in enumerate(code.blocks):
-            own = slice(start, start + len(block))
+        for i, (own, block) in enumerate(zip(code.columns, code.blocks, strict=True)):
             share = _distribution(frequencies[own])
             curve = code.level * np.asarray(w[own], np.float64) @ contrasts.T
             total = sizes * walked(block, share, variance)
@@ -321,7 +321,6 @@ class Additive(GradientAtModel, AveragingServer):
                 total = total + unit**2 * redrawn(centred, share, block, others, variance).T
             shares.append(share)
             errors.append(np.sqrt(total))
-            start = own.stop
         return CurveNoise(tuple(shares), tuple(errors))
 
     @property

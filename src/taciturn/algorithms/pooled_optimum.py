@@ -164,14 +164,12 @@ class _Code(NamedTuple):
         each level. With H = L L' the factor is the inverse of L'. Only correlations between columns are left to the
         solver.
         """
-        factors, inverses, start = [], [], 0
-        for block in self.coordinates.blocks:
-            rows = slice(start, start + len(block))
+        factors, inverses = [], []
+        for rows, block in zip(self.coordinates.columns, self.coordinates.blocks, strict=True):
             own = np.maximum(self.frequencies[rows], 0.0)
             root = np.linalg.cholesky(self.weight * (block.T * own) @ block + np.diag(ridges[rows, 0, 0])).T
             factors.append(np.asarray(np.linalg.inv(root), np.float64))
             inverses.append(np.asarray(root, np.float64))
-            start += len(block)
         constant = math.sqrt(self.weight * self.coordinates.constant**2 + float(ridges[-1, 0, 0]))
         return _Scaling(
             Coordinates(tuple(factors), 1.0, 1.0 / constant, 1.0), Coordinates(tuple(inverses), 1.0, constant, 1.0)
@@ -209,7 +207,7 @@ def _total(shard: Shard) -> float:
 
 
 def _build(config: AlgorithmConfig) -> PooledOptimum:
-    if not np.isfinite(config.problem.loss.curvature + config.problem.regulariser.curvature):
+    if not config.problem.is_smooth:
         raise InputError(
             "optimum, which tables use without noise, solves smooth problems: it needs the loss softmax or squared, "
             "and the regulariser l2; for others name a method, such as dpgd"

@@ -83,7 +83,7 @@ def run() -> None:
     except BrokenPipeError:
         raise  # an OSError, but not one to explain: the reader of the output has gone
     except MemoryError as error:
-        _fail(f"out of memory ({error}); use --precision float32, fewer --seeds or --no-averages", error)
+        _fail(f"out of memory ({error}); use --precision float32 or fewer --seeds", error)
     except OSError as error:
         place = f" {error.filename}" if error.filename else ""
         _fail(f"cannot read or write{place}: {error.strerror or error}", error)

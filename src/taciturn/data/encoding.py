@@ -21,7 +21,7 @@ from taciturn.data.dataset_source import PRECISIONS
 from taciturn.data.schema import Categorical, Numeric, Schema
 from taciturn.data.table_cells import Table, whole_number
 from taciturn.errors import InputError, unknown_name
-from taciturn.types import Array, Classes, Range
+from taciturn.types import Array, Classes, Range, slices
 
 MOST_PLACES = 5  # of the rows named in a note
 OUTSIDE, MISSING, WRONG, LEFT_OUT = "outside", "missing", "wrong", "left out"
@@ -140,15 +140,12 @@ def encode(
 def scale_columns(table: Table, schema: Schema, tally: Tally) -> NDArray[np.float64]:
     """Return the features [n, J] in the schema's order, and count what was changed."""
     x = np.empty((table.rows, len(schema.features)))
-    start = 0
-    for rule in schema.columns:
-        own = slice(start, start + len(rule.features))
+    for rule, own in zip(schema.columns, slices(len(rule.features) for rule in schema.columns), strict=True):
         if isinstance(rule, Categorical):
             x[:, own] = _categories(table, rule, tally)[:, None] == np.arange(len(rule.values))
         else:
             values, absent = _numbers(table, rule, tally)
-            x[:, start], x[:, start + 1 : own.stop] = rule.scaled(values, schema.scale), absent[:, None]
-        start = own.stop
+            x[:, own.start], x[:, own.start + 1 : own.stop] = rule.scaled(values, schema.scale), absent[:, None]
     return x
 
 

@@ -300,7 +300,7 @@ def _parquet_file(path: Path) -> Iterator[Any]:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError as error:
-        raise InputError(f"reading {path} needs pyarrow: pip install pyarrow") from error
+        raise InputError(f"reading {path} needs pyarrow: pip install 'taciturn[parquet]'") from error
     try:
         with pq.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False) as file:
             yield file

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from taciturn.objectives.losses import Loss
 from taciturn.objectives.metrics import log_losses
-from taciturn.types import Array
+from taciturn.types import Array, slices
 
 Integers = NDArray[np.int64]
 Cells = NDArray[np.intp]
@@ -124,11 +124,8 @@ class MeasureLayout:
         values
             Numbers [D].
         """
-        found, start = {}, 0
-        for part in self.parts:
-            found[part.name] = values[start : start + part.size]
-            start += part.size
-        return found
+        own = slices(part.size for part in self.parts)
+        return {part.name: values[place] for part, place in zip(self.parts, own, strict=True)}
 
 
 def summed_measures(scores: Array, y: Array, layout: MeasureLayout, loss: Loss, bits: int) -> Integers:

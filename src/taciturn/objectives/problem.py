@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taciturn.core.arrays import in_precision_of, namespace
+from taciturn.errors import InputError
 from taciturn.objectives.clipping import NO_CLIPPING, Clipping
 from taciturn.objectives.constraints import FeasibleSet
 from taciturn.objectives.losses import Loss
@@ -106,9 +108,24 @@ class Problem:
         return self.loss.curvature * largest / self.records + self.beta / self.agents * self.regulariser.curvature
 
     @property
+    def is_smooth(self) -> bool:
+        """Whether every f_p has an L."""
+        return math.isfinite(self.loss.curvature + self.regulariser.curvature)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the gradient of a record of bounded length is bounded."""
+        return math.isfinite(self.loss.residual_bound)
+
+    @property
     def strong_convexity(self) -> float:
         """alpha such that every f_p is alpha-strongly convex for all data: (beta/P) alpha(r)."""
         return self.beta / self.agents * self.regulariser.strong_convexity
+
+
+def not_smooth(name: str) -> InputError:
+    """Return the error of a method whose guarantee the problem does not allow."""
+    return InputError(f"{name} needs a smooth loss with bounded gradient, and a smooth regulariser: softmax with l2")
 
 
 def _largest_eigenvalue(shard: Shard) -> float:

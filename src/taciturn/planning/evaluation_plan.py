@@ -140,7 +140,7 @@ def forecast_evaluations(settings: Settings, facts: Facts, plan: EvaluationPlan 
         return None
     agents, event = facts.agents, plan.event
     records = max(1, round(settings.test_share * facts.total_records))
-    own = noise_share(settings.trust, agents, settings.colluders, settings.missing)
+    own = settings.noise_share(agents)
     shares = {SERVER: noise_share(SERVER, agents, 0), AGENTS: 1.0}
     if agents >= 3:
         shares[SECURE_SUM] = noise_share(SECURE_SUM, agents, COLLUDERS, default_missing(agents))
@@ -239,7 +239,7 @@ def _number_format(settings: Settings, facts: Facts, layout: MeasureLayout, scal
     fitting = max(0, math.floor(math.log2(NOISE_LIMIT / max(scale, 1.0))))
     if not settings.integer_sums:
         return NumberFormat(0, min(MOST_BITS, fitting))
-    honest = facts.agents - settings.colluders - settings.missing
+    honest = settings.honest(facts.agents)
     found = choose_format(facts.records_of_all, layout.length, scale / layout.length, facts.agents, honest)
     return found._replace(residual_bits=min(MOST_BITS, fitting, found.residual_bits))
 
@@ -252,7 +252,7 @@ def _check_numbers(settings: Settings, facts: Facts, event: Discrete, number_for
             f"{number_format.residual_bits} bits for fractions, and they need {RESIDUAL_BITS[0]}: give a larger "
             "evaluation-epsilon, or fewer evaluations"
         )
-    share = noise_share(settings.trust, facts.agents, settings.colluders, settings.missing)
+    share = settings.noise_share(facts.agents)
     if share * event.sigma < LEAST_SHARE:
         raise InputError(
             f"an agent's share of the noise of an evaluation is {share * event.sigma:.3g} whole numbers, and it needs "
@@ -267,6 +267,6 @@ def measure_release(
     known = [plan for plan in plans if plan is not None]
     if not known:
         return None
-    share = noise_share(settings.trust, facts.agents, settings.colluders, settings.missing)
+    share = settings.noise_share(facts.agents)
     events, bits = tuple(plan.event for plan in known), tuple(plan.bits for plan in known)
     return MeasureRelease(measure_layout(facts, problem), problem.loss, events, bits, share)

@@ -13,7 +13,6 @@ from taciturn.algorithms import ALGORITHMS, AlgorithmSpec
 from taciturn.algorithms.hidden_updates import check_eta, largest_eta
 from taciturn.algorithms.measure_release import MeasureRelease
 from taciturn.algorithms.noisy_gradient import (
-    MAX_BITS,
     CertifiedGradient,
     HardenedGradient,
     NoisyGradient,
@@ -24,10 +23,10 @@ from taciturn.algorithms.privacy_costs import L2_MECHANISMS, PublicParameters, g
 from taciturn.algorithms.schedules import Schedule
 from taciturn.data import Facts
 from taciturn.errors import InputError
-from taciturn.objectives import Problem
+from taciturn.objectives import Problem, not_smooth
 from taciturn.objectives.clipping import MOST_SINGLE, Clipping, GradientClipping, RecordScaling, rounding_slack
 from taciturn.planning.evaluation_plan import EvaluationPlan, measure_release, plan_evaluations
-from taciturn.planning.integer_sums import check_integers, check_participation, integer_grid
+from taciturn.planning.integer_sums import check_integers, check_participation, clip_bound, integer_grid
 from taciturn.planning.step_sizes import StepSizes
 from taciturn.planning.study import Batch, local_updates, sampling_rate
 from taciturn.privacy.accountants import EpsilonBound, tightest
@@ -36,7 +35,6 @@ from taciturn.privacy.composition import ZERO_COST, StudyCost, cost_of
 from taciturn.privacy.events import NON_PRIVATE, Discrete, Event, exposure
 from taciturn.privacy.mechanisms import Calibrated, OutputNoise
 from taciturn.privacy.sensitivity import ADJACENCIES, gradient_sensitivity
-from taciturn.privacy.trust import noise_share
 from taciturn.runs.records import EventCount, PlanEntry, RunLabel
 from taciturn.settings import Settings
 from taciturn.types import ColumnBlock
@@ -196,7 +194,7 @@ def calibrate_noise(settings: Settings, facts: Facts, problem: Problem, batch: B
     clipping = _clipping(settings, facts, spec, batch)
     publics = [_public(settings, facts, problem, batch, steps, clipping, run) for run in range(batch.size)]
     plans = _plans(settings, facts, problem, batch, publics)
-    share = noise_share(settings.trust, facts.agents, settings.colluders, settings.missing)
+    share = settings.noise_share(facts.agents)
     events = tuple(_gradient_event(plan, publics[0]) for plan in plans)
     release = _release(settings, facts, problem, clipping, Calibrated(settings.mechanism, events, share), publics[0])
     noise = OutputNoise(L2_MECHANISMS[settings.mechanism], np.array([plan.multiplier for plan in plans]), share)
@@ -303,11 +301,12 @@ def _plan(
 
 
 def _clipping(settings: Settings, facts: Facts, spec: AlgorithmSpec, batch: Batch) -> Clipping:
-    slack = rounding_slack(facts.features, facts.outputs, batch.precision)
     if spec.scales_records:
-        return RecordScaling(float(settings.record_bound) * slack)
-    bounds = [np.full(batch.size, float(clip) * slack, batch.precision) for clip in (settings.clip, settings.clip_l1)]
-    return GradientClipping(*bounds)
+        return RecordScaling(
+            float(settings.record_bound) * rounding_slack(facts.features, facts.outputs, batch.precision)
+        )
+    bounds = [clip_bound(settings, facts, float(clip)) for clip in (settings.clip, settings.clip_l1)]
+    return GradientClipping(*(np.full(batch.size, bound, batch.precision) for bound in bounds))
 
 
 def _release(
@@ -321,19 +320,16 @@ def _release(
     if settings.noise != "hardened":
         certified = CertifiedGradient(clipping, mechanism)
         return PooledGradient(certified, facts.agents) if settings.pooled_sums else certified
-    if not isinstance(clipping, GradientClipping):
+    if public.grid is None or not isinstance(clipping, GradientClipping):
         raise TypeError("hardened noise is for clipped gradients")
-    grid, discrete = public.grid, [event for event in mechanism.events if isinstance(event, Discrete)]
-    bits = min((grid.bits(event.scale) for event in discrete if grid), default=MAX_BITS)
+    discrete = [event for event in mechanism.events if isinstance(event, Discrete)]
+    without_noise = public.grid._replace(summed=None).bits(0.0)
+    bits = min((public.grid.bits(event.scale) for event in discrete), default=without_noise)
+    check_integers(integer_grid(settings, facts), bits, discrete, mechanism.share)
     release = HardenedGradient(clipping, mechanism, facts.largest, bits)
-    unit = release.unit(problem)  # raises if the numbers do not fit its integers
-    if any(event.sigma != event.scale * unit for event in discrete):
+    if any(event.sigma != event.scale * release.unit(problem) for event in discrete):
         raise RuntimeError("the plan and the release use different integer grids")
-    if not settings.integer_sums:
-        return release
-    for event in discrete:
-        check_integers(integer_grid(settings, facts), event, mechanism.share)
-    return SummedGradient(release)
+    return SummedGradient(release) if settings.integer_sums else release
 
 
 def _gradient_event(plan: RunPlan, public: PublicParameters) -> Event:
@@ -390,8 +386,8 @@ def check_guarantee(settings: Settings, facts: Facts, problem: Problem, name: st
             "sums are exact, or partition the records over more agents"
         )
     smooth = spec.noise_on != "objectives" or math.isfinite(problem.loss.trace)
-    if spec.scales_records and not (smooth and math.isfinite(problem.loss.residual_bound)):
-        raise InputError(f"{name} needs a smooth loss with bounded gradient, and a smooth regulariser: softmax with l2")
+    if spec.scales_records and not (smooth and problem.is_bounded):
+        raise not_smooth(name)
 
 
 def check_contraction(settings: Settings, facts: Facts, problem: Problem, name: str, eta: Schedule) -> None:

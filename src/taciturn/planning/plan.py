@@ -48,12 +48,12 @@ from taciturn.planning.study import (
     build_algorithm,
     build_problem,
     local_updates,
+    loss_name,
     sampling_rate,
     with_agents,
 )
 from taciturn.privacy.composition import StudyCost, total_cost
 from taciturn.privacy.noise import HARDENED
-from taciturn.privacy.trust import noise_share
 from taciturn.settings import Settings
 from taciturn.types import Dataset
 
@@ -115,11 +115,10 @@ def plan_study(settings: Settings) -> StudyPlan:
 
 def plan_from_facts(settings: Settings, facts: Facts, published: Dataset | None = None) -> StudyPlan:
     """Plan a study from its settings and the given facts; see `plan_study`."""
-    loss = settings.loss if settings.loss != "auto" else "softmax" if facts.classes else "squared"
     scaled = any(ALGORITHMS[name].scales_records for name in settings.algorithm)
     widest = 0.75 * facts.typical if scaled else facts.bound  # longer records are scaled down to it
     bound = widest if settings.record_bound == "auto" else float(settings.record_bound)
-    given = replace(settings, loss=loss, record_bound=bound)
+    given = replace(settings, loss=loss_name(settings, facts.classes), record_bound=bound)
     problem = build_problem(given, facts.name, facts.classes, facts.total_records, facts.agents)
     settings = _fill_in(given, facts, problem)
     parts = [plan_batch(settings, facts, problem, batch) for batch in batches(settings)]
@@ -234,7 +233,7 @@ def plan_request(settings: Settings, facts: Facts, algorithm: str, epsilon: floa
         None if settings.noise_multiplier == "auto" else float(settings.noise_multiplier),
         sampling_rate(settings, algorithm) if spec.noise_on == "samples" else 1.0,
         rule.max_step,
-        noise_share(settings.trust, facts.agents, settings.colluders, settings.missing),
+        settings.noise_share(facts.agents),
         settings.reserve,
     )
 

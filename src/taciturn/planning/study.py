@@ -225,6 +225,11 @@ class Study(NamedTuple):
         return (*private, "test_error") if self.facts.test == "held-out" else private
 
 
+def loss_name(settings: Settings, classes: bool) -> str:
+    """Return the loss of the settings; auto: softmax for classes, squared for a number."""
+    return ("softmax" if classes else "squared") if settings.loss == "auto" else settings.loss
+
+
 def build_problem(settings: Settings, name: str, classes: bool, records: int, agents: int) -> Problem:
     """Return the learning problem of a data set.
 

@@ -26,7 +26,7 @@ from taciturn.privacy.mechanisms import MECHANISMS
 from taciturn.privacy.noise import HARDENED
 from taciturn.privacy.noise import SOURCES as NOISE_SOURCES
 from taciturn.privacy.sensitivity import ADJACENCIES
-from taciturn.privacy.trust import SECURE_SUM, TRUST
+from taciturn.privacy.trust import SECURE_SUM, TRUST, noise_share
 from taciturn.settings.checks import BACKENDS, COLLUDERS, MODES, SIMULATIONS, SUMS, check_device
 from taciturn.settings.rules import (
     Rule,
@@ -321,6 +321,14 @@ class Settings:
     def pooled_sums(self) -> bool:
         """Whether a round is simulated as one pass over all records and one draw of the summed noise."""
         return self.simulate == SUMS
+
+    def honest(self, agents: int) -> int:
+        """Return h = P - c - d, how many of P agents certainly add their noise to a secure sum."""
+        return agents - self.colluders - self.missing
+
+    def noise_share(self, agents: int) -> float:
+        """Return the share of the noise that each of P agents draws; see `taciturn.privacy.trust`."""
+        return noise_share(self.trust, agents, self.colluders, self.missing)
 
     def evaluation_interval(self, rounds: int) -> int:
         """Return the rounds between two evaluations of a study of `rounds` rounds.

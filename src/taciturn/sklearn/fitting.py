@@ -102,7 +102,7 @@ class FitData:
 
 def study_settings(given: Mapping[str, object]) -> Settings:
     """Return the settings of a study in memory; the planner chooses those that are None."""
-    return resolve({"data": "table", "averages": False} | {k: v for k, v in given.items() if v is not None})
+    return resolve({"data": "table"} | {k: v for k, v in given.items() if v is not None})
 
 
 def assign_parties(agents: Any, rows: int, declared: Sequence[str]) -> Partition:
