@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias, Unpack
+from typing import TypeAlias, Unpack
 
 from rich.console import Console
 
@@ -45,14 +45,12 @@ from taciturn.training.setup import (
     Reservation,
     check_config,
     initial_files,
-    rebuild_study,
     rebuilt,
     reserve_study,
     select_own_agents,
 )
 from taciturn.training.torch_backend import check_device
 from taciturn.training.torch_process_group import current_process_group
-from taciturn.training.upload_replay import ReplayedUploads, replay_uploads
 from taciturn.training_display import OwnersNotes, TrainingDisplay
 
 Watch: TypeAlias = Callable[[Progress], None]
@@ -172,7 +170,7 @@ def plan(config: str | Path | None = None, **settings: Unpack[SettingKeywords]) 
         return plan_report(resolved)
 
 
-def dry_run(config: str | Path | None = None, **settings: Unpack[SettingKeywords]) -> dict[str, Any]:
+def dry_run(config: str | Path | None = None, **settings: Unpack[SettingKeywords]) -> DryRunReport:
     """Return what `run` would do and spend. Nothing is written, and nothing is spent.
 
     In certified mode no private record is read: everything follows from public facts.
@@ -184,8 +182,8 @@ def dry_run(config: str | Path | None = None, **settings: Unpack[SettingKeywords
 
     Returns
     -------
-    dict
-        What `taciturn run --dry-run --json` prints.
+    DryRunReport
+        What `taciturn run --dry-run --json` prints. It is read by attribute or by key.
 
     Raises
     ------
@@ -199,11 +197,6 @@ def dry_run(config: str | Path | None = None, **settings: Unpack[SettingKeywords
     >>> round(forecast["runs"][0]["spends"], 3)
     1.0
     """
-    return forecast(config, **settings).to_json()
-
-
-def forecast(config: str | Path | None = None, **settings: Unpack[SettingKeywords]) -> DryRunReport:
-    """Return what `dry_run` does, as a record."""
     with frames_named(settings, lambda: _schema_of(config)) as named:
         resolved = _resolved(config, named)
         _check_unused(resolved)
@@ -296,46 +289,6 @@ def open_run(path: str | Path) -> Run:
     'certified'
     """
     return Run(RunFolder.open(Path(path)))
-
-
-def sent(
-    path: str | Path,
-    *,
-    run: int = 0,
-    agent: str | None = None,
-    round: int = 1,  # noqa: A002  as in the metrics
-    data: Frames | None = None,
-    test: Frames | None = None,
-    watch: Watch = lambda progress: None,
-) -> ReplayedUploads:
-    """Return what an agent sent in a round of a seeded run, with and without the noise, by replaying the run.
-
-    The result is computed from the records without noise: it is for the owner of the records only.
-
-    Parameters
-    ----------
-    path : str or Path
-        The run folder.
-    run : int
-        Index of the run in the folder.
-    agent : str, optional
-        Name of the agent; the first by default.
-    round : int
-        The round, from 1.
-    data, test : DataFrame, optional
-        The same data frames again, if the run began with data frames.
-    watch : callable, optional
-        Called with a `Progress` after every replayed round.
-
-    Raises
-    ------
-    InputError
-        If the noise cannot be drawn again, or the run, agent or round does not exist.
-    """
-    folder = RunFolder.open(Path(path))
-    with frames_again(folder.read_config(), folder.schema, data=data, test=test):
-        study = rebuild_study(folder)
-        return replay_uploads(study, folder, run, agent, round, watch)
 
 
 def read_config(path: str | Path) -> Mapping[str, object]:

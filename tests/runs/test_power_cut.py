@@ -67,7 +67,7 @@ def _outline(settings: Settings) -> StudyPlan:
 
 
 def _always_due(self: Recorder, cost: float = 0.0) -> None:
-    self.due = 0.0
+    self.next_checkpoint = 0.0
 
 
 class Place:

@@ -11,7 +11,6 @@ import pytest
 
 import taciturn
 from taciturn.algorithms import ALGORITHMS
-from taciturn.api import sent
 from taciturn.data.datasets.femnist import PACKED
 from taciturn.data.mnist_files import MD5
 from taciturn.errors import InputError
@@ -135,7 +134,7 @@ def test_a_hardened_run_is_resumed_without_a_seed(tmp_path: Path) -> None:
     run = taciturn.resume(tmp_path / "r")
     assert run.runs[0]["rounds"] == 6 and with_a_seed(run.path) == []
     with pytest.raises(InputError, match=r"hardened noise cannot be drawn again.*--seed N"):
-        sent(run.path)
+        run.sent()
 
 
 def test_two_hardened_runs_have_different_noise(tmp_path: Path) -> None:

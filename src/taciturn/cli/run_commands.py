@@ -91,7 +91,7 @@ def _dry_run_rows(runs: Sequence[RunForecast]) -> list[tuple[str, ...]]:
     """Return one row for each algorithm and budget; its seeds spend the same."""
     groups: dict[str, list[RunForecast]] = {}
     for run in runs:
-        groups.setdefault(run_label(run.label.algorithm, run.label.epsilon), []).append(run)
+        groups.setdefault(run_label(run.algorithm, run.epsilon), []).append(run)
     rows: list[tuple[str, ...]] = []
     for label, group in groups.items():
         first = group[0]
@@ -143,8 +143,8 @@ def train(config: Path | None, as_json: bool, dry_run: bool, **flags: Any) -> No
     given = given_settings(flags)
     _warn_about_draft(str(given.get("schema") or (api.read_config(config).get("schema", "") if config else "")))
     if dry_run:
-        report = api.forecast(config, **given)
-        print_json(report.to_json()) if as_json else print_dry_run(report)
+        report = api.dry_run(config, **given)
+        print_json(report) if as_json else print_dry_run(report)
         return
     if library() is None and given.get("backend", "auto") == "auto" and "device" not in given:
         note("note: the compiled part of Taciturn is not built (is there a C compiler?); numpy is slower")

@@ -9,15 +9,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 from taciturn.data.dataset_source import DataOptions, check_options, source_for
 from taciturn.data.feature_mapping import input_shape, schema_shape
-from taciturn.data.feature_maps import NONE, width_of
+from taciturn.data.feature_maps import BINS, NONE, width_of
 from taciturn.data.feature_maps.bins import mapped_blocks
 from taciturn.data.partition import agent_names, check_partition, check_private_partition, split_digest
 from taciturn.data.schema import Schema, Unit, dump_schema, read_schema
 from taciturn.data.table_io import check_table, file_agents, names_agents, table_name, table_schema
 from taciturn.errors import InputError, unknown_name
 from taciturn.types import Classes, ColumnBlock, Dataset
-
-BINS = "bins"
 
 Sizes: TypeAlias = Mapping[str, int] | int
 """One number per agent by name, or one for all agents."""

@@ -336,6 +336,19 @@ class Schema:
         write_text(Path(path).expanduser(), self.to_toml())
 
 
+def feature_scaling(schema: Schema) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return a and b with which every feature is a times the number in its column, plus b; [J] each.
+
+    For a feature that is no number they are 1 and 0.
+    """
+    pairs: list[tuple[float, float]] = []
+    for rule in schema.columns:
+        own = [rule.scaling(schema.scale)] if isinstance(rule, Numeric) else []
+        pairs += own + [(1.0, 0.0)] * (len(rule.features) - len(own))
+    a, b = np.array(pairs).T
+    return a, b
+
+
 def read_schema(path: str | Path) -> Schema:
     """Read a schema file.
 

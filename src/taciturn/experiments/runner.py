@@ -20,7 +20,6 @@ from taciturn.experiments.grid import (
     BATCHED,
     Grid,
     GridPoint,
-    flag_name,
     frontier_grid,
     restore_frontier_grid,
     sweep_grid,
@@ -28,6 +27,7 @@ from taciturn.experiments.grid import (
 from taciturn.experiments.sweep_results import Sweep
 from taciturn.runs.folder import RunFolder
 from taciturn.settings.resolve import allow_plugins
+from taciturn.settings.rules import flag_name
 from taciturn.training.loop import Progress
 from taciturn.training.process_group import world_size
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 from collections.abc import Iterator
@@ -93,7 +94,7 @@ def _write_run(client: Any, experiment: str, request: ExportRequest, run: Metric
 def _identity(folder: RunFolder, run: MetricSeries) -> str:
     """Return a hash of a run's start and first metrics, which does not depend on where its folder is."""
     with folder.metrics.open(encoding="utf-8") as file:
-        first = next(line for line in file if f'"run": {run.number},' in line)
+        first = next(line for line in file if json.loads(line)["run"] == run.number)
     return hashlib.sha256((folder.start.read_text(encoding="utf-8") + first).encode()).hexdigest()[:32]
 
 

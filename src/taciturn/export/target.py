@@ -98,7 +98,7 @@ def requested_model(request: ExportRequest) -> tuple[Model, list[str]]:
     count = len(request.folder.read_summary().runs)
     index = request.run or 0
     model = read_model(request.folder, index)
-    return model, [f"using run {index} of {count}: {model.label} (--run-index chooses)"] if count > 1 else []
+    return model, [f"using run {index} of {count}: {model.label} (--run-index chooses another)"] if count > 1 else []
 
 
 def privacy_sentence(folder: RunFolder) -> str:

@@ -216,24 +216,24 @@ def _public(
     settings: Settings, facts: Facts, problem: Problem, batch: Batch, steps: StepSizes, clipping: Clipping, run: int
 ) -> PublicParameters:
     spec = ALGORITHMS[batch.algorithm]
-    hardened, units = settings.noise == "hardened", int(ADJACENCIES[settings.adjacency])
+    hardened, units = settings.hardened, int(ADJACENCIES[settings.adjacency])
     clip_l1 = math.inf if spec.scales_records else float(settings.clip_l1)
     clip_l2 = gradient_bound(settings, problem, spec)
     grid = None
     if hardened and isinstance(clipping, GradientClipping):
         grid = integer_grid(settings, facts)
     return PublicParameters(
-        f"discrete-{settings.mechanism}" if hardened else settings.mechanism,
-        gradient_sensitivity(clip_l1, clip_l2, facts.total_records, settings.adjacency, facts.max_records),
-        local_updates(settings, batch.algorithm),
-        partial(_at, steps.rho, run),
-        partial(_at, steps.eta, run),
-        problem.strong_convexity,
-        hessian_trace(settings, facts, problem),
-        facts.outputs * facts.max_records * units,
-        sampling_rate(settings, batch.algorithm),
-        settings.tolerance,
-        grid,
+        mechanism=f"discrete-{settings.mechanism}" if hardened else settings.mechanism,
+        sensitivity=gradient_sensitivity(clip_l1, clip_l2, facts.total_records, settings.adjacency, facts.max_records),
+        updates=local_updates(settings, batch.algorithm),
+        rho=partial(_at, steps.rho, run),
+        eta=partial(_at, steps.eta, run),
+        convexity=problem.strong_convexity,
+        trace=hessian_trace(settings, facts, problem),
+        rank=facts.outputs * facts.max_records * units,
+        sampling=sampling_rate(settings, batch.algorithm),
+        tolerance=settings.tolerance,
+        grid=grid,
     )
 
 
@@ -317,7 +317,7 @@ def _release(
     mechanism: Calibrated,
     public: PublicParameters,
 ) -> NoisyGradient:
-    if settings.noise != "hardened":
+    if not settings.hardened:
         certified = CertifiedGradient(clipping, mechanism)
         return PooledGradient(certified, facts.agents) if settings.pooled_sums else certified
     if public.grid is None or not isinstance(clipping, GradientClipping):
@@ -379,7 +379,7 @@ def check_guarantee(settings: Settings, facts: Facts, problem: Problem, name: st
     rounded = spec.noise_on in ("uploads", "objectives") and settings.precision != "float64"
     if rounded and min(settings.total_epsilon) < math.inf:
         raise InputError(f"{name} needs precision float64; rounding may change an upload by more than one record does")
-    if settings.precision == "float32" and settings.noise != "hardened" and facts.largest > MOST_SINGLE:
+    if settings.precision == "float32" and not settings.hardened and facts.largest > MOST_SINGLE:
         raise InputError(
             f"records-max is {facts.largest:,}, but with precision float32 and noise seeded a sum of more than "
             f"{MOST_SINGLE:,} records may be off by more than one record's contribution; use noise hardened, whose "

@@ -53,7 +53,6 @@ from taciturn.planning.study import (
     with_agents,
 )
 from taciturn.privacy.composition import StudyCost, total_cost
-from taciturn.privacy.noise import HARDENED
 from taciturn.settings import Settings
 from taciturn.types import Dataset
 
@@ -206,7 +205,7 @@ def noise_meaning(settings: Settings) -> str:
     """Return where the noise comes from and whether it protects, as a phrase."""
     if min(settings.total_epsilon) == math.inf:
         return "no noise: it protects nobody"
-    if settings.noise == HARDENED:
+    if settings.hardened:
         return "noise from the operating system (hardened): it protects, and cannot be drawn again"
     return f"noise from seed {settings.seed} (seeded): a simulation, which protects nobody"
 
@@ -222,19 +221,19 @@ def plan_request(settings: Settings, facts: Facts, algorithm: str, epsilon: floa
     """Return what the settings fix of one run with the total budget `epsilon`."""
     spec, rule = ALGORITHMS[algorithm], step_rule(algorithm)
     return PlanRequest(
-        epsilon,
-        settings.delta,
-        local_updates(settings, algorithm),
-        settings.mechanism,
-        settings.adjacency,
-        settings.noise == HARDENED,
-        spec.rounds or (rule.rounds if settings.rounds == "auto" else int(settings.rounds)),
-        None if settings.clip == "auto" else float(settings.clip),
-        None if settings.noise_multiplier == "auto" else float(settings.noise_multiplier),
-        sampling_rate(settings, algorithm) if spec.noise_on == "samples" else 1.0,
-        rule.max_step,
-        settings.noise_share(facts.agents),
-        settings.reserve,
+        total_epsilon=epsilon,
+        delta=settings.delta,
+        updates=local_updates(settings, algorithm),
+        mechanism=settings.mechanism,
+        adjacency=settings.adjacency,
+        hardened=settings.hardened,
+        rounds=spec.rounds or (rule.rounds if settings.rounds == "auto" else int(settings.rounds)),
+        clip=None if settings.clip == "auto" else float(settings.clip),
+        noise_multiplier=None if settings.noise_multiplier == "auto" else float(settings.noise_multiplier),
+        sampling=sampling_rate(settings, algorithm) if spec.noise_on == "samples" else 1.0,
+        max_step=rule.max_step,
+        noise_share=settings.noise_share(facts.agents),
+        reserve=settings.reserve,
     )
 
 
@@ -347,7 +346,7 @@ def reservation_cost(plan: StudyPlan) -> StudyCost:
     InputError
         If the noise has a known seed, or the events have neither a Gaussian DP nor a zCDP cost.
     """
-    if plan.settings.noise != "hardened":
+    if not plan.settings.hardened:
         raise InputError("a budget ledger needs --noise hardened: noise from a known seed can be removed")
     if not (plan.cost.finite and plan.held_out_cost.finite):
         raise InputError(

@@ -20,7 +20,6 @@ from taciturn.errors import InputError
 from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
 from taciturn.objectives.passes import COMPILED, PLAIN
 from taciturn.planning.heuristics import Hyperparameters
-from taciturn.privacy.noise import HARDENED
 from taciturn.privacy.trust import AGENTS
 from taciturn.runs.records import RunLabel
 from taciturn.settings import Settings
@@ -116,7 +115,7 @@ def batches(settings: Settings) -> list[Batch]:
     A method without noise has only the budget inf; if it draws no samples either, it has one run. A method that cannot
     share passes has a batch for each run.
     """
-    seeds = () if settings.noise == HARDENED else tuple(range(int(settings.seed), int(settings.seed) + settings.seeds))
+    seeds = () if settings.hardened else tuple(range(int(settings.seed), int(settings.seed) + settings.seeds))
     given = settings.total_epsilon if settings.mode == "certified" else settings.epsilon
     found: list[Batch] = []
     for algorithm, budgets in _methods(settings.algorithm, given):

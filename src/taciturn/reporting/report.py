@@ -36,6 +36,7 @@ from taciturn.reporting.tables import (
 from taciturn.runs.effects import read_effects
 from taciturn.runs.folder import RunFolder, public_config
 from taciturn.runs.ledger import RunLedger
+from taciturn.runs.private_quality import PrivateClassification
 from taciturn.runs.quality import ClassificationQuality, Quality
 from taciturn.runs.records import EvaluationRow, RunSummary, SourceFacts
 
@@ -147,7 +148,7 @@ def _shown_evaluation(row: EvaluationRow, names: Sequence[str]) -> _ShownEvaluat
         raise TypeError("an evaluation that was lost has no tables")
     tables: list[tuple[str, TextTable | None]] = [("Measures", evaluation_table(row.quality))]
     if (confusion := confusion_table(row.quality, names)) is not None:
-        noise = getattr(row.quality, "confusion_noise", None) or 0.0
+        noise = (row.quality.confusion_noise if isinstance(row.quality, PrivateClassification) else None) or 0.0
         tables.append(
             (f"Confusion matrix: rows are true classes; every count is ± {noise:.1f} by the noise", confusion)
         )

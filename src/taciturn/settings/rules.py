@@ -29,6 +29,15 @@ class ChoiceRule:
         return self.rule(name, given)
 
 
+def flag_name(setting: str) -> str:
+    """Return a setting's name as on the command line.
+
+    >>> flag_name("partition_key")
+    'partition-key'
+    """
+    return setting.replace("_", "-")
+
+
 def choices_of(rule: Rule) -> list[str]:
     """Return the names that a rule accepts; empty if it accepts other values.
 

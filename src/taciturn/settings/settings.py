@@ -313,9 +313,14 @@ class Settings:
         return self.mode == "certified" and not source_for(self.data).published
 
     @property
+    def hardened(self) -> bool:
+        """Whether the noise comes from the operating system, and so cannot be drawn again."""
+        return self.noise == HARDENED
+
+    @property
     def integer_sums(self) -> bool:
         """Whether agents send integers that are added up before anyone sees them: a secure sum with hardened noise."""
-        return self.trust == SECURE_SUM and self.noise == HARDENED
+        return self.trust == SECURE_SUM and self.hardened
 
     @property
     def pooled_sums(self) -> bool:
@@ -370,7 +375,7 @@ class Settings:
 
     def to_dict(self) -> dict[str, object]:
         """Return the settings to store with a run: without `out`, and without seeds if the noise has none."""
-        left_out = {"out"} | ({"seed", "seeds"} if self.noise == HARDENED else set())
+        left_out = {"out"} | ({"seed", "seeds"} if self.hardened else set())
         values = {name: list(v) if isinstance(v, tuple) else v for name, v in dataclasses.asdict(self).items()}
         return {name: value for name, value in values.items() if name not in left_out}
 

@@ -180,7 +180,7 @@ def train(data: FitData) -> tuple[TrainedModel, BudgetState | None]:
         if reservation is not None:
             reservation.has_records(array_digest(data.raw, data.labels))
     if reservation is None:
-        if data.settings.noise == "hardened":
+        if data.settings.hardened:
             warn_without_ledger(lambda: array_digest(data.raw, data.labels))
         return _train_in_memory(study), None
     try:

@@ -14,6 +14,7 @@ import numpy as np
 from taciturn.algorithms.curve_noise import CurveNoise, KnownCurveNoise
 from taciturn.core.storage import read_arrays, to_json, write_arrays, write_text
 from taciturn.data import read_schema
+from taciturn.data.feature_maps import BINS
 from taciturn.errors import CorruptFile, LedgerWarning, PrivacyViolation
 from taciturn.objectives import LOSSES
 from taciturn.objectives.passes import scores
@@ -37,7 +38,6 @@ from taciturn.training.central import broadcast_to_agents
 from taciturn.types import Array, Classes, Dataset, Target
 from taciturn.version import VERSION
 
-BINS = "bins"
 logger = logging.getLogger(__name__)
 AVERAGES = ("w_plain", "w_weighted", "z_smooth", "z_nonsmooth", "z_strong")
 

@@ -171,7 +171,7 @@ def _train_part(
     group: ProcessGroup,
 ) -> None:
     settings, dataset, batch, own = study.settings, study.dataset, part.batch, dataset_for(study, part, group)
-    fresh = settings.noise == "hardened"  # such noise cannot be drawn again: it is charged before it is seen
+    fresh = settings.hardened  # such noise cannot be drawn again: it is charged before it is seen
     every = min(FLUSH_SECONDS, settings.checkpoint_seconds) if fresh else settings.checkpoint_seconds
     interval = settings.evaluation_interval(part.rounds)
     recorder = Recorder(folder, batch, dataset.agents, every, fresh, group, part.plans)
@@ -190,7 +190,8 @@ def _train_part(
     schedule = EvaluationSchedule.of(part, recorder.evaluations)
     watch(Progress(batch, state.round, rounds, None))
     group = group.with_requests(
-        lambda: Requests(stop(), group.is_main and time.monotonic() >= recorder.due), alarm=recorder.is_uncovered
+        lambda: Requests(stop(), group.is_main and time.monotonic() >= recorder.next_checkpoint),
+        alarm=recorder.is_uncovered,
     )
     timed = _timed(recorder, training_rounds(study, part, own.train, rounds, state, group))
     for done, private in _evaluated(study, part, timed, schedule, rounds, held_out, group):
@@ -310,7 +311,7 @@ def noise_source(study: Study, part: StudyPart) -> Callable[[int, int], NoiseSou
     """Return a function of agent and round that returns the noise source which the settings name."""
 
     def noise(agent: int, t: int) -> NoiseSource:
-        if study.settings.noise == "hardened":
+        if study.settings.hardened:
             return SYSTEM_NOISE
         # the paper compares algorithms on the same noise
         streams = part.batch.streams if study.settings.mode == "certified" else ()

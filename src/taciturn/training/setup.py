@@ -173,7 +173,7 @@ def reserve_study(
     """
     if not (settings.ledger and group.is_main):
         study = prepare(settings, group, key)
-        if group.is_main and settings.noise == "hardened":
+        if group.is_main and settings.hardened:
             warn_without_ledger(lambda: _table_digest(settings))
         yield study, None
         return
@@ -214,7 +214,7 @@ def reserve_plan(plan: StudyPlan, split: str = "") -> Iterator[Reservation]:
 
 def _table_digest(settings: Settings) -> str:
     """Return the digest of a table's records; empty for a published data set."""
-    return table_digest(settings.data) if source_for(settings.data).name == "table" else ""
+    return table_digest(settings.data) if source_for(settings.data).is_table else ""
 
 
 def initial_files(study: Study, reservation: str) -> InitialFiles:
@@ -226,7 +226,7 @@ def initial_files(study: Study, reservation: str) -> InitialFiles:
     if study.facts is None:
         files["start.json"] = to_json({"config": text_hash(config)} | _private(study.dataset)) + "\n"
         return InitialFiles(files, study_header(study), plan_entries(study), {})
-    identity = uuid.uuid4().hex if study.settings.noise == "hardened" else None
+    identity = uuid.uuid4().hex if study.settings.hardened else None
     data = public_description(study.dataset, study.facts)
     start = StartRecord(config=text_hash(config), data=data, reservation=reservation, id=identity)
     files["start.json"] = to_json(start) + "\n"

@@ -94,7 +94,7 @@ def replay_uploads(
     InputError
         If the noise cannot be drawn again, uploads must not be seen, or the run, agent or round does not exist.
     """
-    if study.settings.noise == "hardened":
+    if study.settings.hardened:
         raise InputError(
             "hardened noise cannot be drawn again, because it comes from the operating system; only a simulation "
             "(--seed N) can be replayed"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from taciturn.data.feature_maps.feature_map import MAPS, FeatureMap, InputShape
+from taciturn.data.feature_maps.feature_map import BINS, MAPS, FeatureMap, InputShape
 from taciturn.errors import InputError
 from taciturn.types import GRID, Array, ColumnBlock, slices
 
@@ -142,4 +142,4 @@ def _level_names(own: tuple[str, ...], block: ColumnBlock, knots: NDArray[np.flo
 
 
 SUMMARY = f"for tables: numbers as {len(KNOTS)} piecewise-linear features each, so that a model is one curve per column"
-MAPS.register("bins")(FeatureMap(SUMMARY, _width, _build, names=_names, tables=True))
+MAPS.register(BINS)(FeatureMap(SUMMARY, _width, _build, names=_names, tables=True))
