@@ -23,7 +23,7 @@ from rich.console import Console
 
 from taciturn.data import fingerprint
 from taciturn.data.frames import Frames
-from taciturn.errors import InputError, PrivacyViolation, kind_of, missing_file
+from taciturn.errors import InputError, Interrupted, PrivacyViolation, kind_of, missing_file
 from taciturn.planning.dry_run import DryRunReport, dry_run_report
 from taciturn.planning.plan import drawn_key
 from taciturn.planning.study import Study
@@ -37,7 +37,7 @@ from taciturn.settings.frame_names import frames_again, frames_named
 from taciturn.settings.keywords import SettingKeywords
 from taciturn.settings.resolve import plugin_digests
 from taciturn.training.finish import finish, settle, settle_violated, sign
-from taciturn.training.loop import Interrupted, Progress, train
+from taciturn.training.loop import TrainingProgress, train
 from taciturn.training.process_group import ProcessGroup
 from taciturn.training.recorder import check_not_violated
 from taciturn.training.setup import (
@@ -53,7 +53,7 @@ from taciturn.training.torch_backend import check_device
 from taciturn.training.torch_process_group import current_process_group
 from taciturn.training_display import OwnersNotes, TrainingDisplay
 
-Watch: TypeAlias = Callable[[Progress], None]
+Watch: TypeAlias = Callable[[TrainingProgress], None]
 """Called after every round of a study."""
 logger = logging.getLogger(__name__)
 owners_logger = logging.getLogger("taciturn.records")  # what depends on the records, only for the person who runs this
@@ -79,7 +79,7 @@ def run(
     config : str or Path, optional
         A TOML file with settings.
     watch : callable, optional
-        Called with a `Progress` after every round.
+        Called with a `TrainingProgress` after every round.
     stop : callable, optional
         Called after every round; if it returns True, training stops at the next point from which it can be resumed.
     started : callable, optional
@@ -332,7 +332,7 @@ def _display(watch: Watch | None, progress: bool | None, group: ProcessGroup) ->
         return
     with TrainingDisplay(console) as display:
 
-        def both(progress: Progress) -> None:
+        def both(progress: TrainingProgress) -> None:
             display(progress)
             if watch is not None:
                 watch(progress)

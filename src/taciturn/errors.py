@@ -66,6 +66,10 @@ class PrivacyViolation(BaseException):
     """
 
 
+class Interrupted(Exception):
+    """Training was asked to stop. Everything done is on the disk."""
+
+
 class LedgerWarning(UserWarning):
     """Something that was done is not, or not yet, in a ledger; the message says what."""
 

@@ -28,7 +28,7 @@ from taciturn.runs.model import LabelledRecords, Model, Predictions, evaluate, p
 from taciturn.runs.quality import Quality
 from taciturn.runs.records import RunResult, RunSummary
 from taciturn.settings.frame_names import frames_again
-from taciturn.training.loop import Progress
+from taciturn.training.loop import TrainingProgress
 from taciturn.training.setup import rebuild_study
 from taciturn.training.upload_replay import ReplayedUploads, replay_uploads
 from taciturn.types import Array, Classes
@@ -321,7 +321,7 @@ class Run:
         round: int = 1,  # noqa: A002  as in the metrics
         data: Frames | None = None,
         test: Frames | None = None,
-        watch: Callable[[Progress], None] = lambda progress: None,
+        watch: Callable[[TrainingProgress], None] = lambda progress: None,
     ) -> ReplayedUploads:
         """Return what an agent sent in a round of a seeded run, with and without the noise, by replaying the run.
 
@@ -338,7 +338,7 @@ class Run:
         data, test : DataFrame, optional
             The same data frames again, if a run on frames was opened again.
         watch : callable, optional
-            Called with a `Progress` after every replayed round.
+            Called with a `TrainingProgress` after every replayed round.
 
         Returns
         -------

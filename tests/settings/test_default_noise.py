@@ -13,13 +13,12 @@ import taciturn
 from taciturn.algorithms import ALGORITHMS
 from taciturn.data.datasets.femnist import PACKED
 from taciturn.data.mnist_files import MD5
-from taciturn.errors import InputError
+from taciturn.errors import InputError, Interrupted
 from taciturn.experiments.grid import check_noise
 from taciturn.export.target import TARGETS, ExportRequest
 from taciturn.planning.tradeoffs import plan_facts
 from taciturn.runs.folder import RunFolder
 from taciturn.settings import resolve
-from taciturn.training.loop import Interrupted
 from tests.data.helpers import write
 from tests.data.test_femnist import shard, writer
 

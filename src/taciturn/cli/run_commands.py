@@ -28,7 +28,7 @@ from taciturn.cli.output import (
 from taciturn.core.signals import stop_signals
 from taciturn.core.storage import format_bytes
 from taciturn.data.schema_draft import READ_OFF, is_draft
-from taciturn.errors import InputError
+from taciturn.errors import InputError, Interrupted
 from taciturn.kernels.library import library
 from taciturn.planning.dry_run import DataForecast, DryRunReport, RunForecast
 from taciturn.privacy.accountants import EXPLAINED
@@ -37,7 +37,6 @@ from taciturn.reporting.statements import PAPER_HEADLINE
 from taciturn.reporting.tables import format_epsilon
 from taciturn.result import Run
 from taciturn.runs.folder import RunFolder
-from taciturn.training.loop import Interrupted
 from taciturn.training.process_group import current_rank
 from taciturn.training_display import TrainingDisplay
 

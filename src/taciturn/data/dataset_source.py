@@ -23,10 +23,10 @@ SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kMGT]B)", re.IGNORECASE)
 CONTAINER = Path("/sys/fs/cgroup/memory.max")  # a container's memory limit, on Linux
 PRECISIONS: dict[str, type[np.floating[Any]]] = {"float64": np.float64, "float32": np.float32}
 
-Progress: TypeAlias = Callable[[str, int, int | None], None]
+DownloadProgress: TypeAlias = Callable[[str, int, int | None], None]
 """(file name, bytes so far, total bytes or None if unknown)."""
 
-Fetch: TypeAlias = Callable[[Path, str, Progress], list[Path]]
+Fetch: TypeAlias = Callable[[Path, str, DownloadProgress], list[Path]]
 """(folder, source or "" for the default ones, progress) -> the files."""
 
 

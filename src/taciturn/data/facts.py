@@ -12,7 +12,8 @@ from taciturn.data.feature_mapping import input_shape, schema_shape
 from taciturn.data.feature_maps import BINS, NONE, width_of
 from taciturn.data.feature_maps.bins import mapped_blocks
 from taciturn.data.partition import agent_names, check_partition, check_private_partition, split_digest
-from taciturn.data.schema import Schema, Unit, dump_schema, read_schema
+from taciturn.data.schema import Schema, Unit, dump_schema
+from taciturn.data.schema_parser import read_schema
 from taciturn.data.table_io import check_table, file_agents, names_agents, table_name, table_schema
 from taciturn.errors import InputError, unknown_name
 from taciturn.types import Classes, ColumnBlock, Dataset

@@ -28,7 +28,7 @@ from taciturn.experiments.sweep_results import Sweep
 from taciturn.runs.folder import RunFolder
 from taciturn.settings.resolve import allow_plugins
 from taciturn.settings.rules import flag_name
-from taciturn.training.loop import Progress
+from taciturn.training.loop import TrainingProgress
 from taciturn.training.process_group import world_size
 
 MAX_RUNS = 10_000  # more need confirmation
@@ -44,7 +44,7 @@ class ExperimentProgress(NamedTuple):
     name: str  # of the current point
     done: int  # rounds of all points
     rounds: int
-    study: Progress  # of the current point
+    study: TrainingProgress  # of the current point
 
 
 ProgressCallback: TypeAlias = Callable[[ExperimentProgress], None]
@@ -265,7 +265,7 @@ def choose_comparison(grid: Grid, compare: Sequence[str]) -> tuple[str, ...]:
 
 
 def _train_point(
-    point: GridPoint, path: Path, key: int | None, watch: Callable[[Progress], None], stop: Callable[[], bool]
+    point: GridPoint, path: Path, key: int | None, watch: Callable[[TrainingProgress], None], stop: Callable[[], bool]
 ) -> None:
     if _has_started(path):
         _log.info("resuming %s", path)
@@ -299,11 +299,11 @@ def _check_unused(folder: RunFolder) -> None:
 
 def _count_all_rounds(
     index: int, points: Sequence[GridPoint], rounds: Sequence[int], watch: ProgressCallback
-) -> Callable[[Progress], None]:
+) -> Callable[[TrainingProgress], None]:
     """Return a callback that turns the progress of one point into that of the whole experiment."""
     before, done = sum(rounds[:index]), dict[str, int]()
 
-    def callback(progress: Progress) -> None:
+    def callback(progress: TrainingProgress) -> None:
         done[progress.batch.algorithm] = progress.t
         total = before + sum(done.values())
         watch(ExperimentProgress(index + 1, len(points), points[index].name, total, sum(rounds), progress))

@@ -9,7 +9,7 @@ from taciturn.data import read_schema
 from taciturn.data.feature_mapping import INTERCEPT
 from taciturn.data.feature_maps import NONE
 from taciturn.data.schema import Numeric, Schema, feature_scaling
-from taciturn.export.target import TARGETS, ExportRequest, Target, requested_model
+from taciturn.export.target import TARGETS, ExportRequest, ExportTarget, requested_model
 from taciturn.reporting.tables import csv_text
 from taciturn.runs.effects import RunEffects, read_effects
 from taciturn.runs.folder import RunFolder
@@ -121,4 +121,4 @@ def write_coefficients(request: ExportRequest) -> list[str]:
     return [*messages, f"coefficients of {model.label} in {path}", f"{units}encoded: columns multiply {seen}"]
 
 
-TARGETS.register("csv")(Target(write_coefficients, frozenset({"out"})))
+TARGETS.register("csv")(ExportTarget(write_coefficients, frozenset({"out"})))

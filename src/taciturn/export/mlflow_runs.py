@@ -16,7 +16,7 @@ import tomli_w
 from taciturn.errors import InputError
 from taciturn.export.coefficients import coefficients_text
 from taciturn.export.metric_series import LOCAL_PREFIX, MetricSeries, local_names, local_note, read_metrics
-from taciturn.export.target import TARGETS, ExportRequest, Target, import_optional, missing_package
+from taciturn.export.target import TARGETS, ExportRequest, ExportTarget, import_optional, missing_package
 from taciturn.reporting.tables import format_setting
 from taciturn.runs.folder import RunFolder, public_config
 from taciturn.runs.model import read_model
@@ -146,4 +146,4 @@ def _add_files(client: Any, run_id: str, folder: RunFolder, run: MetricSeries) -
         )
 
 
-TARGETS.register("mlflow")(Target(write_mlflow, frozenset({"with_local", "tracking_uri", "experiment"})))
+TARGETS.register("mlflow")(ExportTarget(write_mlflow, frozenset({"with_local", "tracking_uri", "experiment"})))

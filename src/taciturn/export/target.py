@@ -57,14 +57,14 @@ class ExportRequest:
 
 
 @dataclass(frozen=True, eq=False)
-class Target:
+class ExportTarget:
     """A program or format to export to."""
 
     write: Callable[[ExportRequest], list[str]]  # writes, and returns messages: what is where, and how to open it
     takes: frozenset[str]  # names of the options it uses, besides `folder` and `run`
 
 
-TARGETS: Registry[Target] = Registry("export", "taciturn.export")
+TARGETS: Registry[ExportTarget] = Registry("export", "taciturn.export")
 
 
 def import_optional(module: str, extra: str) -> Any:

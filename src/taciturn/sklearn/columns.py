@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from taciturn.data.encoding import Tally, scale_columns
 from taciturn.data.feature_mapping import mapped_rows, schema_shape
-from taciturn.data.frame_columns import read_column
+from taciturn.data.frames import read_column
 from taciturn.data.schema import Numeric, Schema, feature_scaling
 from taciturn.data.table_cells import Column, Factorized, Table, TablePart, factorize
 from taciturn.errors import InputError, unknown_column

@@ -17,7 +17,7 @@ from taciturn.algorithms.base import SummableAlgorithm
 from taciturn.algorithms.measure_release import MeasureRelease
 from taciturn.core.arrays import to_numpy
 from taciturn.core.storage import flushed_size, read_arrays
-from taciturn.errors import BudgetExhausted, CorruptFile, InputError, TrainingDiverged
+from taciturn.errors import BudgetExhausted, CorruptFile, InputError, Interrupted, TrainingDiverged
 from taciturn.kernels.library import library
 from taciturn.kernels.threads import threads
 from taciturn.objectives.metrics import test_error
@@ -45,7 +45,7 @@ FLUSH_SECONDS = 1.0  # after which rounds with fresh noise are charged, written 
 logger = logging.getLogger(__name__)
 
 
-class Progress(NamedTuple):
+class TrainingProgress(NamedTuple):
     """The progress of a study, as passed to the `watch` callback."""
 
     batch: Batch
@@ -86,14 +86,10 @@ class Unpublished:
         self.evaluations, self.measured = [], []
 
 
-class Interrupted(Exception):
-    """Training was asked to stop. Everything done is on the disk."""
-
-
 def train(
     study: Study,
     folder: RunFolder,
-    watch: Callable[[Progress], None] = lambda progress: None,
+    watch: Callable[[TrainingProgress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
     group: ProcessGroup = SINGLE_PROCESS,
 ) -> None:
@@ -166,7 +162,7 @@ def _train_part(
     folder: RunFolder,
     part: StudyPart,
     held_out: Sequence[Shard],
-    watch: Callable[[Progress], None],
+    watch: Callable[[TrainingProgress], None],
     stop: Callable[[], bool],
     group: ProcessGroup,
 ) -> None:
@@ -188,7 +184,7 @@ def _train_part(
         _write_rows(study, folder, recorder.unwritten)
     pending = Unpublished(study, folder)
     schedule = EvaluationSchedule.of(part, recorder.evaluations)
-    watch(Progress(batch, state.round, rounds, None))
+    watch(TrainingProgress(batch, state.round, rounds, None))
     group = group.with_requests(
         lambda: Requests(stop(), group.is_main and time.monotonic() >= recorder.next_checkpoint),
         alarm=recorder.is_uncovered,
@@ -222,7 +218,7 @@ def _train_part(
             recorder.checkpoint(done, pending.rows, pending.measured)
             recorder.write_ledger()
             pending.publish()
-        watch(Progress(batch, done.t, rounds, pending.error))
+        watch(TrainingProgress(batch, done.t, rounds, pending.error))
         if stopping:
             raise Interrupted
 

@@ -15,8 +15,8 @@ from taciturn.algorithms import ALGORITHMS, AlgorithmSpec
 from taciturn.core.arrays import backing_file
 from taciturn.core.storage import text_hash, to_json
 from taciturn.data import SOURCES, Facts, describe, fingerprint, source_for
-from taciturn.data.schema import read_schema, schema_text
 from taciturn.data.schema_draft import is_draft
+from taciturn.data.schema_parser import read_schema, schema_text
 from taciturn.errors import InputError
 from taciturn.planning.paper_mode import prepare_paper
 from taciturn.planning.plan import StudyPlan, load_data, plan_study, reservation_cost, study_split
