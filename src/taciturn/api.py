@@ -41,11 +41,11 @@ from taciturn.training.loop import TrainingProgress, train
 from taciturn.training.process_group import ProcessGroup
 from taciturn.training.recorder import check_not_violated
 from taciturn.training.setup import (
-    Begun,
     Reservation,
+    ResumeState,
     check_config,
     initial_files,
-    rebuilt,
+    rebuild,
     reserve_study,
     select_own_agents,
 )
@@ -258,7 +258,7 @@ def resume(
             _display(watch, progress, group) as shown,
             _released(group.run_on_all(lambda: _reservation(begun, group))) as reservation,
         ):
-            study = group.run_on_all(lambda: rebuilt(folder, begun, group))
+            study = group.run_on_all(lambda: rebuild(folder, begun, group))
             study = select_own_agents(study, group)
             finished = _train_and_close(study, folder, shown, stop, group, reservation)
     return replace(finished, frames=_frames_in(data, test))
@@ -351,7 +351,7 @@ def _resolved(config: str | Path | None, settings: Mapping[str, object]) -> Sett
     return resolved
 
 
-def _begun(folder: RunFolder) -> Begun | None:
+def _begun(folder: RunFolder) -> ResumeState | None:
     """Return everything that is needed to continue an interrupted run, after all checks; None if it has ended."""
     if folder.finished and folder.model.is_file():
         if not folder.report.is_file():
@@ -374,7 +374,7 @@ def _begun(folder: RunFolder) -> Begun | None:
         folder.stored_schema()
     if start.records is None:
         raise InputError(f"{folder.local} is missing: a run can be continued only with its local-only folder")
-    return Begun(folder.read_config(), start.records, folder.read_key(), start.reservation or "")
+    return ResumeState(folder.read_config(), start.records, folder.read_key(), start.reservation or "")
 
 
 @contextmanager
@@ -387,7 +387,7 @@ def _released(reservation: Reservation | None) -> Iterator[Reservation | None]:
             reservation.release()
 
 
-def _reservation(begun: Begun, group: ProcessGroup) -> Reservation | None:
+def _reservation(begun: ResumeState, group: ProcessGroup) -> Reservation | None:
     """Return the held reservation of an interrupted run, in process 0."""
     ledger = resolve(begun.config).ledger if group.is_main else ""
     return Reservation(BudgetLedger.open(Path(ledger)), begun.reservation) if ledger else None

@@ -87,8 +87,8 @@ def test_neither_threads_nor_ranges_nor_order_change_a_term(
     expected = sum(release.sum(problem, z, Shard(shard.x[i : i + 1], shard.y[i : i + 1])) for i in range(n))
     order = rng.permutation(n)
     for step, count in ((8192, 1), (7, 1), (64, 3), (100, 2)):
-        monkeypatch.setattr(passes_module, "RANGE", step)
-        monkeypatch.setattr(passes_module, "RANGES", 100)
+        monkeypatch.setattr(passes_module, "ROWS_PER_RANGE", step)
+        monkeypatch.setattr(passes_module, "MAX_RANGES", 100)
         for held in (shard, Shard(shard.x[order], shard.y[order])):
             with threads(count):
                 np.testing.assert_array_equal(release.sum(problem, z, held), expected)

@@ -29,7 +29,14 @@ from taciturn.algorithms.base import (
     S,
     Upload,
 )
-from taciturn.algorithms.curve_noise import DRAWS, WIDEST, CurveNoise, redrawn, walk_variance, walked
+from taciturn.algorithms.curve_noise import (
+    DRAWS,
+    WIDEST,
+    CurveNoise,
+    count_noise_variance,
+    gradient_noise_variance,
+    walk_variance,
+)
 from taciturn.algorithms.gradient_at_model import GradientAtModel
 from taciturn.algorithms.noisy_gradient import (
     CertifiedGradient,
@@ -314,11 +321,11 @@ class Additive(GradientAtModel, AveragingServer):
         for i, (own, block) in enumerate(zip(code.columns, code.blocks, strict=True)):
             share = _distribution(frequencies[own])
             curve = code.level * np.asarray(w[own], np.float64) @ contrasts.T
-            total = sizes * walked(block, share, variance)
+            total = sizes * gradient_noise_variance(block, share, variance)
             if len(block) <= WIDEST:
                 others = [blocks[i] for blocks in again]
                 centred = (curve - share @ curve) / unit
-                total = total + unit**2 * redrawn(centred, share, block, others, variance).T
+                total = total + unit**2 * count_noise_variance(centred, share, block, others, variance).T
             shares.append(share)
             errors.append(np.sqrt(total))
         return CurveNoise(tuple(shares), tuple(errors))

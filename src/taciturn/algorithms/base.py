@@ -58,11 +58,6 @@ class Upload(NamedTuple):
     ----------
     z : Array, [J, R, K]
         z^{t+1}.
-
-    Examples
-    --------
-    >>> Upload._fields
-    ('z',)
     """
 
     z: Array
@@ -83,11 +78,6 @@ class Step(NamedTuple):
         Mean |xi| in numpy: a diagnostic that stays with the agent.
     eta : Array, [R, 1]
         The proximity used: a diagnostic that stays with the agent.
-
-    Examples
-    --------
-    >>> Step._fields
-    ('agent', 'upload', 'events', 'noise', 'eta')
     """
 
     agent: Agent
@@ -253,13 +243,7 @@ class AdmmServer:
 
 
 class AveragingServer(AdmmServer):
-    """A server without duals: w is the mean of the uploads, because every dual stays 0.
-
-    Examples
-    --------
-    >>> issubclass(AveragingServer, AdmmServer)
-    True
-    """
+    """A server without duals: w is the mean of the uploads, because every dual stays 0."""
 
     def server_receive(self, t: int, w: Array, server: S, received: Received) -> S:
         """Store the uploads (line 7)."""
@@ -312,11 +296,6 @@ class AlgorithmConfig:
         T.
     clip : float
         The L2 bound on a record's gradient, a little below the setting because of rounding.
-
-    Examples
-    --------
-    >>> [field.name for field in dataclasses.fields(AlgorithmConfig)][:5]
-    ['problem', 'epsilon', 'rho', 'eta', 'release']
     """
 
     problem: Problem

@@ -78,10 +78,10 @@ class CertifiedGradient:
 
 
 EXACT = 2.0**53  # float64 represents all smaller integers
-LARGEST_NOISE = 2.0**40  # the largest integer scale; samples then fit easily
+MAX_NOISE = 2.0**40  # the largest integer scale; samples then fit easily
 BELOW = 1.0 - 2.0**-30  # keeps a clipped residual below its bound in spite of rounding
 MAX_BITS = 24  # of a residual's fraction
-LEAST_STEP = -1000  # the smallest step of parameters, as a power of two; smaller values count as 0
+MIN_STEP = -1000  # the smallest step of parameters, as a power of two; smaller values count as 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,7 +257,7 @@ def fraction_bits(records_max: int, clip: float, total_records: int, scale: floa
     The result may be too small or negative, because calibration tries scales of any size; planning refuses it.
     """
     sums = EXACT / max(records_max * clip * GRID, 1e-200)
-    noise = LARGEST_NOISE / max(scale * total_records * GRID, 1e-200)
+    noise = MAX_NOISE / max(scale * total_records * GRID, 1e-200)
     return math.floor(math.log2(max(min(sums, noise, 2.0**MAX_BITS), 2.0**-1000)))
 
 
@@ -293,5 +293,5 @@ def on_grid(z: Array) -> tuple[Array, Array]:
     largest = np.abs(known).max(axis=(0, 2), initial=0.0)  # [R]
     fraction, exponent = np.frexp(np.where(largest > 0.0, largest, 1.0))
     power = exponent + np.frexp(2.0 * GRID * len(z) * fraction / EXACT)[1]  # 2^power >= 2 GRID J largest / EXACT
-    power = np.maximum(power, LEAST_STEP)
+    power = np.maximum(power, MIN_STEP)
     return np.rint(np.ldexp(known, -power[:, None])), np.ldexp(1.0, power)

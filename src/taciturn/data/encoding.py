@@ -23,7 +23,7 @@ from taciturn.data.table_cells import Table, whole_number
 from taciturn.errors import InputError, unknown_name
 from taciturn.types import Array, Classes, Range, slices
 
-MOST_PLACES = 5  # of the rows named in a note
+MAX_PLACES = 5  # of the rows named in a note
 OUTSIDE, MISSING, WRONG, LEFT_OUT = "outside", "missing", "wrong", "left out"
 
 
@@ -37,14 +37,14 @@ class Tally:
     def add(self, table: Table, column: str, change: str, rows: NDArray[np.bool_]) -> None:
         """Count the rows of a chunk in which a column was changed."""
         found = np.flatnonzero(rows)
-        self.add_places(column, change, len(found), [table.where(int(row)) for row in found[:MOST_PLACES]])
+        self.add_places(column, change, len(found), [table.where(int(row)) for row in found[:MAX_PLACES]])
 
     def add_places(self, column: str, change: str, count: int, places: list[str]) -> None:
         """Count some rows, of which the first are at the given places."""
         if count:
             self.counts[column, change] += count
             kept = self.places[column, change]
-            kept += places[: MOST_PLACES - len(kept)]
+            kept += places[: MAX_PLACES - len(kept)]
 
     def notes(self, schema: Schema) -> list[str]:
         """Describe the changes in words, in the schema's order."""

@@ -92,7 +92,7 @@ class Facts(NamedTuple):
         """Return the facts that ledgers and plans record; the blocks follow from the schema."""
         return {name: value for name, value in self._asdict().items() if name != "blocks"}
 
-    def most(self, agent: str) -> int:
+    def records_of(self, agent: str) -> int:
         """Return the most training records that an agent declares."""
         return self.records_max if isinstance(self.records_max, int) else self.records_max[agent]
 
@@ -267,9 +267,9 @@ def check_facts(facts: Facts, dataset: Dataset) -> None:
         if declared != actual:
             raise InputError(f"{kind} is {declared}, but the data has {actual}: {advice}")
     for agent, shard in zip(dataset.agents, dataset.train, strict=True):
-        if facts.published and len(shard.x) > facts.most(agent):
+        if facts.published and len(shard.x) > facts.records_of(agent):
             raise InputError(
-                f"agent '{agent}' has more training records than records-max declares, {facts.most(agent)}:"
+                f"agent '{agent}' has more training records than records-max declares, {facts.records_of(agent)}:"
                 " declare a larger number, or use fewer records"
             )
 
@@ -280,18 +280,18 @@ def limit_records(facts: Facts, dataset: Dataset, agents: Sequence[str]) -> Data
     An error about one record too many would reveal it. But where records are left out, adding a unit of m rows can push
     m rows of others out. Such a method is charged for 2 m rows. `agents` are those whose records the data set holds.
     """
-    limited = zip(dataset.train, map(facts.most, agents), strict=True)
+    limited = zip(dataset.train, map(facts.records_of, agents), strict=True)
     return replace(dataset, train=tuple(s.rows(slice(most)) if len(s.x) > most else s for s, most in limited))
 
 
 def note_sizes(facts: Facts, dataset: Dataset) -> Dataset:
     """Add a note, for the owner alone, on each agent that has more training records than were declared."""
     notes = [
-        f"agent '{agent}' has {len(shard.x)} training records, more than records-max, {facts.most(agent)}: all are "
-        "used, except by methods whose guarantee needs the bound. The guarantee holds, but sums may overflow; declare "
-        "a larger number for the next study"
+        f"agent '{agent}' has {len(shard.x)} training records, more than records-max, {facts.records_of(agent)}: all "
+        "are used, except by methods whose guarantee needs the bound. The guarantee holds, but sums may overflow; "
+        "declare a larger number for the next study"
         for agent, shard in zip(dataset.agents, dataset.train, strict=True)
-        if len(shard.x) > facts.most(agent)
+        if len(shard.x) > facts.records_of(agent)
     ]
     return replace(dataset, notes=(*dataset.notes, *notes))
 

@@ -33,7 +33,7 @@ from taciturn.training.process_group import world_size
 
 MAX_RUNS = 10_000  # more need confirmation
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class ExperimentProgress(NamedTuple):
@@ -74,7 +74,7 @@ class PlannedExperiment(Generic[Result]):
             raise InputError(f"a {kind} runs in one process; start it without torchrun")
         if runs > MAX_RUNS and not yes:
             raise InputError(f"this {kind} has {runs:,} runs, more than {MAX_RUNS:,}; use --yes to confirm")
-        _log.info("planning %d points, %d runs", len(self.grid.points), runs)
+        logger.info("planning %d points, %d runs", len(self.grid.points), runs)
         cost = estimate_cost(self.grid)
         check_budget(self.unstarted)
         self.folder.create(self.grid, self.compare)
@@ -83,14 +83,14 @@ class PlannedExperiment(Generic[Result]):
         failed: dict[str, str] = {}
         key = self.folder.shared_partition_key(self.grid)
         for number, point in enumerate(self.grid.points):
-            _log.info("point %d of %d: %s", number + 1, len(self.grid.points), point.name)
+            logger.info("point %d of %d: %s", number + 1, len(self.grid.points), point.name)
             callback = _count_all_rounds(number, self.grid.points, cost.rounds, watch)
             try:
                 _train_point(point, self.folder.run_path(point), key, callback, stop)
             except TrainingDiverged as error:  # other points may not diverge
-                _log.info("%s: %s", point.name, error)
+                logger.info("%s: %s", point.name, error)
                 failed[point.name] = str(error)
-        _log.info("writing the results to %s", self.folder.path)
+        logger.info("writing the results to %s", self.folder.path)
         results = self.results(self.folder, self.grid, cost, failed, self.compare)
         results.write()
         return results
@@ -268,7 +268,7 @@ def _train_point(
     point: GridPoint, path: Path, key: int | None, watch: Callable[[TrainingProgress], None], stop: Callable[[], bool]
 ) -> None:
     if _has_started(path):
-        _log.info("resuming %s", path)
+        logger.info("resuming %s", path)
         api.resume(path, watch=watch, stop=stop)
         return
     if path.is_dir():

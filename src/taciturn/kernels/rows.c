@@ -13,7 +13,7 @@
 #endif
 
 #define BLOCK 64 /* rows that are worked on while they are in the cache */
-#define BLOCKS 8 /* that are added up by themselves */
+#define BLOCKS 8 /* blocks whose sums are added separately */
 #define INLINE TARGET static inline __attribute__((always_inline))
 
 #define JOIN(a, b, c) a##_##b##_##c

@@ -70,7 +70,7 @@ class Problem:
         total: Array = namespace(w).stack([self.objective(w, shard) for shard in shards]).sum(axis=0)
         return total
 
-    def gradient(self, z: Array, shard: Shard, limit: Clipping = NO_CLIPPING) -> Gradient:
+    def gradient(self, z: Array, shard: Shard, clipping: Clipping = NO_CLIPPING) -> Gradient:
         """Return f'_p(z) = (1/I) sum_i x_i r_i^T + (beta/P) r'(z)  (eq. gradient), with r_i = m_i dl/ds.
 
         Parameters
@@ -79,10 +79,10 @@ class Problem:
             Parameters [J, R, K].
         shard
             The agent's records.
-        limit
+        clipping
             The bound on each record's contribution.
         """
-        total, longest = self.passes.sums(self.loss, z, shard, limit)
+        total, longest = self.passes.sums(self.loss, z, shard, clipping)
         value = in_precision_of(total / self.records + self.shrinkage(z), z)
         return Gradient(value, in_precision_of(longest / self.records, z))
 
@@ -141,7 +141,7 @@ def sampled_gradient(
     shard: Shard,
     chosen: NDArray[np.bool_],
     rate: float,
-    limit: Callable[[int], Clipping] = lambda run: NO_CLIPPING,
+    clipping: Callable[[int], Clipping] = lambda run: NO_CLIPPING,
 ) -> Array:
     """Return (1/(q I)) sum over the chosen records of x_i r_i^T + (beta/P) r'(z), whose mean is f'_p(z).
 
@@ -157,7 +157,7 @@ def sampled_gradient(
         Which records are in the sample of which run, [n, R].
     rate
         q, the probability of a record to be in the sample.
-    limit
+    clipping
         The bound on a record's contribution, by run.
 
     Returns
@@ -170,7 +170,7 @@ def sampled_gradient(
         rows, z_run = np.flatnonzero(chosen[:, r]), z[:, r : r + 1]
         total = xp.zeros_like(z_run)
         if len(rows):
-            total = PLAIN.sums(problem.loss, z_run, _rows(shard, rows), limit(r)).total
+            total = PLAIN.sums(problem.loss, z_run, _rows(shard, rows), clipping(r)).total
         parts.append(total / (rate * problem.records) + problem.shrinkage(z_run))
     gradient: Array = xp.concatenate(parts, axis=1)
     return gradient

@@ -29,7 +29,7 @@ CLIP_SHARE = 3.0 / 40.0  # of the typical length of a record; the error is flat 
 TABLE_KAPPA = 0.57  # the noise that one of several scores of an additive model may have
 VALUE_KAPPA = 0.2  # the noise that its one value may have
 TABLE_STABILITY = 2.4
-SMALLEST_ETA = 1e-100  # for noise so large that no step is useful
+MIN_ETA = 1e-100  # for noise so large that no step is useful
 QUIET = 4.0  # more than QUIET / nu rounds gain nothing
 CALIBRATED_RELEASES = 100  # enough for the noise to grow as the root of their number
 VERDICT_WORDS = (
@@ -180,7 +180,7 @@ def propose(facts: Facts, loss: Loss, request: PlanRequest) -> Hyperparameters:
     nu = noise_to_signal(facts, request)
     rounds, clip = propose_rounds(facts, request), request.clip or default_clip(facts, loss, request)
     step = path_step(facts, loss, nu, summed, rounds * request.updates, request.max_step)
-    eta = max(_over_mean(rounds) * step * facts.agents / (facts.typical * clip), SMALLEST_ETA)
+    eta = max(_over_mean(rounds) * step * facts.agents / (facts.typical * clip), MIN_ETA)
     rho = 1.0 / (request.updates * eta)  # E pulls towards w, each 1/E as strong
     return Hyperparameters(rounds, clip, rho, eta, nu, noise, verdict(nu, verdict_limits(facts)))
 

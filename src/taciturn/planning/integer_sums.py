@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from taciturn.planning.noise_plan import RunPlan
 
 MIN_BITS = 8  # of a residual's fraction
-LEAST_SHARE = 4.0  # of an agent's noise, in integers: below it, shares do not add up to one discrete Gaussian
+MIN_SHARE = 4.0  # of an agent's noise, in integers: below it, shares do not add up to one discrete Gaussian
 
 
 def clip_bound(settings: Settings, facts: Facts, clip: float) -> float:
@@ -112,10 +112,10 @@ def check_integers(grid: IntegerGrid, bits: int, events: Sequence[Discrete], sha
                 f"clip, noise-multiplier, records-max and total-records leave {bits} bits for a residual's fraction in "
                 f"a secure sum of {width} bits, and it needs {least}: declare fewer records or clip to a smaller norm"
             )
-        if share * event.sigma < LEAST_SHARE:
+        if share * event.sigma < MIN_SHARE:
             raise InputError(
                 f"an agent's share of the noise has a standard deviation of {share * event.sigma:.3g} integers, and a "
-                f"secure sum needs {LEAST_SHARE:g}: use a smaller total-epsilon or fewer agents"
+                f"secure sum needs {MIN_SHARE:g}: use a smaller total-epsilon or fewer agents"
             )
 
 

@@ -24,7 +24,7 @@ from taciturn.algorithms.schedules import Schedule
 from taciturn.data import Facts
 from taciturn.errors import InputError
 from taciturn.objectives import Problem, not_smooth
-from taciturn.objectives.clipping import MOST_SINGLE, Clipping, GradientClipping, RecordScaling, rounding_slack
+from taciturn.objectives.clipping import MAX_SINGLE, Clipping, GradientClipping, RecordScaling, rounding_slack
 from taciturn.planning.evaluation_plan import EvaluationPlan, measure_release, plan_evaluations
 from taciturn.planning.integer_sums import check_integers, check_participation, clip_bound, integer_grid
 from taciturn.planning.step_sizes import StepSizes
@@ -379,10 +379,10 @@ def check_guarantee(settings: Settings, facts: Facts, problem: Problem, name: st
     rounded = spec.noise_on in ("uploads", "objectives") and settings.precision != "float64"
     if rounded and min(settings.total_epsilon) < math.inf:
         raise InputError(f"{name} needs precision float64; rounding may change an upload by more than one record does")
-    if settings.precision == "float32" and not settings.hardened and facts.largest > MOST_SINGLE:
+    if settings.precision == "float32" and not settings.hardened and facts.largest > MAX_SINGLE:
         raise InputError(
             f"records-max is {facts.largest:,}, but with precision float32 and noise seeded a sum of more than "
-            f"{MOST_SINGLE:,} records may be off by more than one record's contribution; use noise hardened, whose "
+            f"{MAX_SINGLE:,} records may be off by more than one record's contribution; use noise hardened, whose "
             "sums are exact, or partition the records over more agents"
         )
     smooth = spec.noise_on != "objectives" or math.isfinite(problem.loss.trace)

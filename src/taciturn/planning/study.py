@@ -90,13 +90,17 @@ def _digest(text: str) -> int:
 def sampling_rate(settings: Settings, algorithm: str) -> float:
     """Return q of an algorithm: the setting, or the algorithm's default."""
     default = ALGORITHMS[algorithm].sampling
-    return (default or 1.0) if default is None or settings.sampling_rate == "auto" else float(settings.sampling_rate)
+    if default is None:
+        return 1.0
+    return default if settings.sampling_rate == "auto" else float(settings.sampling_rate)
 
 
 def local_updates(settings: Settings, algorithm: str) -> int:
     """Return E of an algorithm: the setting, or the algorithm's default."""
     default = ALGORITHMS[algorithm].local_updates
-    return (default or 1) if default is None or settings.local_updates == "auto" else int(settings.local_updates)
+    if default is None:
+        return 1
+    return default if settings.local_updates == "auto" else int(settings.local_updates)
 
 
 def upload_fields(algorithm: str) -> int:
@@ -211,7 +215,7 @@ class Study(NamedTuple):
         """
         if self.facts is None:
             raise TypeError("a study in mode paper has no public facts")
-        return tuple(self.facts.most(agent) for agent in self.dataset.agents)
+        return tuple(self.facts.records_of(agent) for agent in self.dataset.agents)
 
     @property
     def private_metrics(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from taciturn.errors import InputError, shown, unknown_name
 
-LONGEST_TEXT = 4096  # characters of a value
+MAX_TEXT = 4096  # characters of a value
 
 Rule: TypeAlias = Callable[[str, Any], Any]
 """(the setting's name, the given value) -> the parsed value; raises InputError."""
@@ -66,7 +66,7 @@ def check_plain(name: str, given: Any) -> None:
 
 def text(name: str, given: Any) -> str:
     """Accept a string of one line."""
-    if not isinstance(given, str) or len(given) > LONGEST_TEXT or "\n" in given:
+    if not isinstance(given, str) or len(given) > MAX_TEXT or "\n" in given:
         raise InputError(f"{name} is {shown(given)}: it must be a string of one line")
     return given
 

@@ -178,7 +178,7 @@ def train(data: FitData) -> tuple[TrainedModel, BudgetState | None]:
         _check_total_records(data)
         study = load_data(plan, data.dataset())
         if reservation is not None:
-            reservation.has_records(array_digest(data.raw, data.labels))
+            reservation.note_records(array_digest(data.raw, data.labels))
     if reservation is None:
         if data.settings.hardened:
             warn_without_ledger(lambda: array_digest(data.raw, data.labels))
@@ -186,8 +186,8 @@ def train(data: FitData) -> tuple[TrainedModel, BudgetState | None]:
     try:
         reservation.start()
         trained = _train_in_memory(study)
-        reservation.account.settle(reservation.name, trained.ledger.cost())
-        return trained, reservation.account.state()
+        reservation.budget.settle(reservation.name, trained.ledger.cost())
+        return trained, reservation.budget.state()
     finally:
         reservation.release()
 

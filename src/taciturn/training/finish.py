@@ -184,10 +184,10 @@ def settle(ledger: str, folder: RunFolder) -> None:
     if not ledger:
         return
     own, head = folder.read_ledger(), folder.chain.hashes()[-1]
-    account, reservation = BudgetLedger.open(Path(ledger)), folder.read_start().reservation or ""
-    if not account.is_settled_by(reservation, head):
-        account.settle(reservation, own.cost(), head, own.held_out_cost())
-        logger.info("settled in %s", account.path)
+    budget, reservation = BudgetLedger.open(Path(ledger)), folder.read_start().reservation or ""
+    if not budget.is_settled_by(reservation, head):
+        budget.settle(reservation, own.cost(), head, own.held_out_cost())
+        logger.info("settled in %s", budget.path)
 
 
 def settle_violated(ledger: str, folder: RunFolder) -> None:
@@ -198,8 +198,8 @@ def settle_violated(ledger: str, folder: RunFolder) -> None:
     """
     own = folder.read_ledger() if ledger else None
     if own is not None and own.violation:
-        account, reservation = BudgetLedger.open(Path(ledger)), folder.read_start().reservation or ""
-        account.record_violation(reservation, own.cost(), folder.chain.hashes()[-1], own.held_out_cost())
+        budget, reservation = BudgetLedger.open(Path(ledger)), folder.read_start().reservation or ""
+        budget.record_violation(reservation, own.cost(), folder.chain.hashes()[-1], own.held_out_cost())
 
 
 def sign(folder: RunFolder) -> None:
