@@ -137,7 +137,8 @@ def _spread(term: Array | None, count: int, like: Array) -> Array | None:
 def _layout(layout: Layout, rows: slice, like: Array) -> dict[str, NDArray[np.generic] | None]:
     if isinstance(layout, Dense):
         return {"x": layout.x[rows]}  # C widens a few rows at a time
-    start, index, code, value = layout.start[rows.start : rows.stop + 1], layout.index, layout.code, layout.value
+    start, index = layout.start[rows.start : rows.stop + 1], layout.index
+    code, value = layout.code, layout.value
     if value.dtype != like.dtype and code is None:  # only these rows' values, as wide as the sums
         first, last = start[0], start[-1]
         start, index, value = start - first, index[first:last], value[first:last]

@@ -166,7 +166,8 @@ def _train_part(
     stop: Callable[[], bool],
     group: ProcessGroup,
 ) -> None:
-    settings, dataset, batch, own = study.settings, study.dataset, part.batch, dataset_for(study, part, group)
+    settings, batch = study.settings, part.batch
+    dataset, own = study.dataset, dataset_for(study, part, group)
     fresh = settings.hardened  # such noise cannot be drawn again: it is charged before it is seen
     every = min(FLUSH_SECONDS, settings.checkpoint_seconds) if fresh else settings.checkpoint_seconds
     interval = settings.evaluation_interval(part.rounds)
