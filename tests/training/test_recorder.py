@@ -177,7 +177,7 @@ def test_a_seeded_run_killed_between_its_entries_charges_every_round_once(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt), monkeypatch.context() as patch:
-        patch.setattr(Recorder, "schedule", lambda self, cost=0.0: setattr(self, "due", 0.0))
+        patch.setattr(Recorder, "schedule", lambda self, cost=0.0: setattr(self, "next_checkpoint", 0.0))
         taciturn.run(**CLINICS, noise="seeded", seed=1, out=str(folder.path), watch=dying)
     taciturn.resume(folder.path)
     straight = taciturn.run(**CLINICS, noise="seeded", seed=1, out=str(tmp_path / "straight")).folder

@@ -150,21 +150,9 @@ def init(
     own = folder / IDENTITY
     public = (Identity.open(own) if own.exists() else Identity.create(own)).public
     text = draft_terms(
-        name,
-        schema,
-        data,
-        most,
-        records,
-        budget,
-        delta_value,
-        host,
-        port_number,
-        str(public),
-        folder,
-        trust=model,
-        colluders=collude,
-        missing=gone,
-    )
+        name, schema, data, most, records, budget, delta_value, host, port_number, str(public), folder,
+        trust=model, colluders=collude, missing=gone,
+    )  # fmt: skip
     write_text(file, text)
     try:
         read = read_terms(file)
