@@ -6,6 +6,10 @@ deviations from their frequencies. In these coordinates every record has about t
 their evidence, and gradient descent with momentum needs few rounds. A record is in one level of every column, so a
 release of all counts has the sensitivity of one gradient, and every round has the same privacy event. Counts are of
 records, whatever their weights; the weights of records are in the gradients.
+
+Where the label is a number, the first round releases a histogram of it instead. From it come a centre and a spread,
+and the model is trained on (y - centre) / spread. So the clip is in units of the labels that there are, not of the range
+that was declared for them. A record is in one bin, which has the sensitivity of one gradient, too.
 """
 
 from __future__ import annotations
@@ -64,18 +68,82 @@ SMOOTHING = 0.02  # of the frequencies, towards equal ones
 ORDERED_WEIGHT = 1.5  # of an ordered column's coordinates
 CONSTANT_WEIGHT = 0.7  # of the constant, over that of a column
 FINE = 2.0**20  # steps per unit of a coordinate
+LABEL_BINS = 64  # of the histogram of a number; they are narrow near both ends of its range
+LABEL_END = 2.0**-10  # of the range: about the width of the outermost bins
+LABEL_MASS = 0.7  # of the labels that stand out of the noise in bins narrow enough for it
+MAX_HALVINGS = 10  # of the range, to the smallest spread
 ROWS = 4096  # rows recoded at a time
 
 
-def count_rounds(rounds: int) -> int:
-    """Return how many of the rounds release counts.
+def count_rounds(rounds: int, numbers: bool = False) -> int:
+    """Return how many of the rounds release counts, the first of them of the label if it is a number.
 
     Examples
     --------
-    >>> count_rounds(100), count_rounds(2)
-    (5, 1)
+    >>> count_rounds(100), count_rounds(3), count_rounds(3, numbers=True)
+    (5, 1, 2)
     """
-    return max(1, round(COUNT_SHARE * rounds))
+    return max(1 + numbers, round(COUNT_SHARE * rounds))
+
+
+def label_edges(bins: int) -> NDArray[np.float64]:
+    """Return the inner edges of the bins of a label in [0, 1]: evenly spaced in its logit, on a grid.
+
+    Examples
+    --------
+    >>> label_edges(4).round(3).tolist()
+    [0.03, 0.5, 0.97]
+    """
+    reach = math.log((1.0 + LABEL_END) / LABEL_END)
+    logits = np.linspace(-reach, reach, bins + 1)[1:-1]
+    edges = (1.0 + 2.0 * LABEL_END) / (1.0 + np.exp(-logits)) - LABEL_END
+    found: NDArray[np.float64] = np.rint(FINE * edges) / FINE  # the same on every machine
+    return found
+
+
+class LabelScale(NamedTuple):
+    """The unit in which a number is trained: (y - centre) / spread, with y and both in shares of the declared range."""
+
+    centre: float
+    spread: float  # a power of two
+
+    @classmethod
+    def from_histogram(cls, shares: NDArray[np.float64], noise: float) -> LabelScale:
+        """Return the scale for the noisy shares of the bins, whose noise has a known standard deviation.
+
+        Bins count if they stand out of the noise. Neighbours are merged until most of the labels are in such bins.
+        """
+        edges = np.array([0.0, *label_edges(len(shares)), 1.0])
+        shares = np.nan_to_num(shares, nan=0.0, posinf=0.0, neginf=0.0)
+        while True:
+            kept = np.where(shares > noise * math.sqrt(2.0 * math.log(max(2, len(shares)))), shares, 0.0)
+            if kept.sum() >= LABEL_MASS or len(shares) <= 1:
+                break
+            shares, noise = np.add.reduceat(shares, range(0, len(shares), 2)), math.sqrt(2.0) * noise
+            edges = np.array([*edges[:-1:2], 1.0])
+        kept = kept / kept.sum() if kept.sum() > 0.0 else np.full(len(kept), 1.0 / len(kept))
+        middle, width = (edges[1:] + edges[:-1]) / 2.0, np.diff(edges)
+        centre = float(kept @ middle)
+        variance = float(kept @ ((middle - centre) ** 2 + width**2 / 12.0))
+        halvings = min(MAX_HALVINGS, max(0, round(-math.log2(variance) / 2.0)))
+        return cls(min(centre, 1.0 - LABEL_END), 2.0**-halvings)
+
+    @classmethod
+    def from_statistic(cls, value: float) -> LabelScale:
+        """Return the scale that a statistic stands for; any number stands for one."""
+        if not 0.0 <= value < MAX_HALVINGS + 1.0:
+            return cls(0.5, 0.25)
+        return cls(value % 1.0, 2.0 ** -math.floor(value))
+
+    @property
+    def statistic(self) -> float:
+        """One number for both: how often the spread halves the range, plus the centre."""
+        return self.centre - math.log2(self.spread)
+
+    def labels(self, y: Array) -> Array:
+        """Return labels in this unit."""
+        scaled: Array = ((y - self.centre) / self.spread).astype(y.dtype)
+        return scaled
 
 
 class Coordinates(NamedTuple):
@@ -197,6 +265,11 @@ class _Counting(Squared):
         return np.full_like(scores, self.value_of_each)
 
 
+def _label_bins(parameters: int) -> int:
+    """Return the number of bins of the label's histogram, which has to fit into an upload."""
+    return min(LABEL_BINS, parameters)
+
+
 _RECODED: WeakKeyDictionary[Shard, tuple[bytes, Shard]] = WeakKeyDictionary()
 
 
@@ -220,7 +293,18 @@ class Additive(GradientAtModel, AveragingServer):
     @cached_property
     def counting(self) -> int:
         """The number of rounds that release counts."""
-        return count_rounds(self.rounds)
+        return count_rounds(self.rounds, self.numbers)
+
+    @property
+    def numbers(self) -> bool:
+        """Whether the loss grows without bound with the label, so that labels are trained in units of their spread."""
+        return not self.problem.is_bounded
+
+    def label_scale(self, statistics: Array) -> LabelScale | None:
+        """Return the unit of the labels; None where they are trained as they are: classes, or without an intercept."""
+        if not self.numbers or statistics.shape[-1] > 1 or len(statistics) == self._width:
+            return None
+        return LabelScale.from_statistic(float(statistics[-1, 0, 0]))
 
     def server_send(self, t: int, server: S) -> tuple[S, Array]:
         """Return zeros while counting, then the statistics once, then the model."""
@@ -248,7 +332,8 @@ class Additive(GradientAtModel, AveragingServer):
         if t <= self.counting:
             level = self.clip / math.sqrt(w.shape[-1])
             counting = replace(self.problem, loss=_Counting(value_of_each=level))
-            return self.release(0, counting, at, shard.unweighted, noise)
+            counted = self._in_label_bins(shard, w) if t == 1 and self._has_scale(w) else shard
+            return self.release(0, counting, at, counted.unweighted, noise)
         statistics = self._statistics(t, w, agent)
         if not statistics.any():
             raise MissedRound(f"this agent missed round {self.counting + 1}, in which the columns' counts were sent")
@@ -269,11 +354,35 @@ class Additive(GradientAtModel, AveragingServer):
         """Add up the counts, or take a step with momentum from the mean of the uploads."""
         mean = received.total.z / received.answered
         if t <= self.counting:
-            before = 0.0 if server.statistics is None else server.statistics
-            return server.with_statistics(before + mean / self.counting)
+            return server.with_statistics(self._counted(t, mean, server.statistics, received.answered))
         now = np.zeros_like(mean) if t == self.counting + 1 else double(w)
         speed = now - self._mean(double(server.lam), server, t)
         return server.with_common(mean + MOMENTUM * speed, now)
+
+    def _counted(self, t: int, mean: Array, before: Array | None, answered: int) -> Array:
+        """Return the statistics after a round of counts: their mean, and in place of the intercept's the label's scale."""
+        scaled = self._has_scale(mean)
+        if scaled and t == 1:
+            bins, agents = _label_bins(len(mean)), self.problem.agents
+            shares = agents / self.clip * np.asarray(mean[:bins, 0, 0], np.float64)
+            noise = agents / self.clip * self._deviation / math.sqrt(answered)
+            found = np.zeros_like(mean)
+            found[-1] = LabelScale.from_histogram(shares, noise).statistic
+            return found
+        part = mean / (self.counting - scaled)
+        if scaled:
+            part[-1] = 0.0
+        return part if before is None else before + part
+
+    def _has_scale(self, like: Array) -> bool:
+        return self.numbers and like.shape[-1] == 1 and len(like) > self._width
+
+    def _in_label_bins(self, shard: Shard, w: Array) -> Shard:
+        """Return the records with the bin of their label as their only feature, so that their sum is a histogram."""
+        bins = _label_bins(len(w))
+        x = np.zeros((len(shard.x), len(w)), shard.x.dtype)
+        x[np.arange(len(x)), np.searchsorted(label_edges(bins), shard.y[:, 0], side="right")] = 1.0
+        return shard.with_features(x)
 
     def requires_all(self, t: int) -> bool:
         """Return whether the statistics are sent, without which an agent cannot continue."""
@@ -285,9 +394,15 @@ class Additive(GradientAtModel, AveragingServer):
 
     def coefficients(self, model: Array, server: Server) -> Array:
         """Return the model as parameters of the features."""
-        if server.statistics is None:
+        statistics = server.statistics
+        if statistics is None:
             return model
-        return self.coordinates(server.statistics).coefficients(model)
+        code, scale = self.coordinates(statistics), self.label_scale(statistics)
+        found = code.coefficients(model)
+        if scale is not None:
+            found = found * scale.spread
+            found[-1] += scale.centre / code.intercept
+        return found
 
     def coordinates(self, statistics: Array) -> Coordinates:
         """Return the coordinates that the released statistics [J, 1, K] give; the last ones are kept."""
@@ -308,10 +423,14 @@ class Additive(GradientAtModel, AveragingServer):
         times = range(self.counting + 1, rounds + 1)
         steps = [float(self.eta(t)[0, 0]) for t in times]  # of the mean over the agents that answer
         drawn = self._deviation
-        deviations = [drawn / math.sqrt(counts[t - 1]) for t in times]
+        scale = self.label_scale(statistics)
+        unscaled = drawn * (scale.spread if scale else 1.0)  # in the label's own unit
+        deviations = [unscaled / math.sqrt(counts[t - 1]) for t in times]
         variance = walk_variance(steps, deviations, MOMENTUM)
         frequencies, code = self._frequencies(statistics), self.coordinates(statistics)
-        counted = math.sqrt(sum(1.0 / answers for answers in counts[: self.counting])) / self.counting
+        first = 0 if scale is None else 1  # the label's own round
+        of_columns = counts[first : self.counting]
+        counted = math.sqrt(sum(1.0 / answers for answers in of_columns)) / len(of_columns)
         deviation = agents * math.sqrt(statistics.shape[-1]) * drawn * counted / self._count_unit(statistics)
         draws = np.random.default_rng(0).standard_normal((DRAWS, len(frequencies)))  # public: it draws no protection
         again = [coordinates(frequencies + deviation * draw, self.blocks, intercept).blocks for draw in draws]
@@ -357,7 +476,9 @@ class Additive(GradientAtModel, AveragingServer):
         key = statistics.tobytes()
         known = _RECODED.get(shard)
         if known is None or known[0] != key:
-            known = key, shard.with_features(self.coordinates(statistics).recode(shard.x))
+            scale = self.label_scale(statistics)
+            labels = shard.y if scale is None else scale.labels(shard.y)
+            known = key, replace(shard, x=self.coordinates(statistics).recode(shard.x), y=labels)
             _RECODED[shard] = known
         return known[1]
 
@@ -384,7 +505,7 @@ ADDITIVE = AlgorithmSpec(
     backends=("numpy",),
     reference="Bassily, Smith and Thakurta, FOCS 2014, with Polyak's momentum, in coordinates from noisy marginals",
     step_kind=MomentumStep,
-    min_rounds=2,  # the first releases counts
+    min_rounds=3,  # the first one or two release counts
     allows_aggregate_noise=True,
     batched=False,
     without_noise="optimum",
