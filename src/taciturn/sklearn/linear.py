@@ -92,18 +92,18 @@ class Records(NamedTuple):
 
     @property
     def numeric(self) -> tuple[str, ...]:
-        """The columns of numbers."""
+        """The numeric columns."""
         return tuple(name for name, kind in self.kinds.items() if kind == NUMBERS)
 
     @property
     def numbers(self) -> NDArray[np.float64]:
-        """The columns of numbers, [n, J]."""
+        """The numeric columns, [n, J]."""
         columns = [self.table.column(name).numbers() for name in self.numeric]
         return np.column_stack(columns) if columns else np.empty((self.table.rows, 0))
 
 
 class LinearModel(BaseEstimator):  # type: ignore[misc]
-    """Base class of the estimators: a linear model trained among parties."""
+    """Base class of the estimators: a model, linear in its features, that is trained across parties."""
 
     _cloned = False
     _system_noise = False  # whether it is a clone of an estimator whose noise comes from the operating system
@@ -356,7 +356,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             x = _dense(validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False))
             return array_table(x, tuple(rule.name for rule in self.schema_.columns))
         if not is_frame(X):
-            raise InputError("the model was fitted with a data frame, some of whose columns are texts: give one")
+            raise InputError("the model was fitted with a data frame that has text columns: give a data frame")
         table = self._frame(X, schema_kinds(self.schema_), reset=False)
         if not table.rows:
             raise InputError("X has no rows: there must be at least one")
