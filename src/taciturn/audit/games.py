@@ -75,7 +75,8 @@ SceneRecords: TypeAlias = Sequence[tuple[Sequence[float], int]]
 def gradient_scenes(adjacency: str, clipped: bool, paper: bool) -> list[Scene]:
     """Return the scenes for noise on gradients, with 3 features and 3 classes.
 
-    Mode paper computes the scale of its noise from the records, so it has scenes in which only the canary is loud.
+    Mode paper computes the scale of its noise from the records, so it has scenes in which the canary's gradient is the
+    only long one.
     """
     canary, bystander, guard = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
     others, first, kinds = ((bystander, 0),), (canary, 0), 2 if paper else 1

@@ -1,4 +1,4 @@
-"""Data frames and schema objects among the keywords of Python: settings get a name instead, which the data layer knows.
+"""Data frames and schema objects among Python keywords: settings hold a name for each, which the data layer resolves.
 
 Nothing after this sees a frame as the value of a setting, so none can be printed or written.
 """
