@@ -238,7 +238,7 @@ def _two_contexts(
 
 SCRIPTS = [
     (both_ways, SeveralSets, 1, "agreed to another set"),
-    (unsigned_lists, NoSignatures, 5, "this set has 0 of the 4 signatures that it needs"),
+    (unsigned_lists, NoSignatures, 5, "this set has 0 of the 4 signatures needed"),
     (below_the_quorum, NoQuorum, 1, "a sum of 1 sites has too little noise: the quorum is 4"),
     (another_question, SeveralQuestions, 1, "used for another question"),
     (late_answers, Keeping, 1, "slot 0 has ended here: slot 1 has begun"),

@@ -68,8 +68,9 @@ class PooledOptimum(AveragingServer):
     def _ridge(self, shard: Shard, like: Array, code: _Code, scale: float) -> float:
         """Return the ridge with which models best predict records that they were not trained on.
 
-        This looks at the records, which is no loss here: the reference protects nobody. Large ridges, which take the
-        solver least time, come first, and every solution starts from that of the last one, until a ridge is worse.
+        This looks at the records, which is no loss here: the reference protects nobody. Large ridges are tried first,
+        because they are solved fastest. Each solution starts from the previous one, and the search ends when a ridge is
+        worse.
         """
         free = len(like) * max(1, like.shape[1] - 1)  # adding the same to the scores of all classes changes nothing
         records = len(shard.x) if shard.weights is None else self.problem.records

@@ -358,8 +358,8 @@ def _scenes(claim: Claim) -> list[tuple[Scene, float]]:
 def _contractions(claim: Claim) -> Sequence[float]:
     """Return the values of c that are tried.
 
-    A mean of E iterates reveals most if c is small, for it is then the mean of E independent releases of one gradient;
-    a last iterate reveals the earlier ones through c. For one update, and for steps from w, c has no effect.
+    A mean of E iterates reveals most if c is small, because it is then the mean of E independent releases of one
+    gradient; a last iterate reveals the earlier ones through c. For one update, and for steps from w, c has no effect.
     """
     if claim.local_updates == 1 or claim.algorithm == "dp-fedavg":
         return (0.5,)

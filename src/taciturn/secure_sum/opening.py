@@ -215,7 +215,7 @@ class SlotOpening:
             signers = tuple(sorted(signatures)[: self.threshold])
             if len(signers) < self.threshold:
                 raise SlotLost(
-                    f"the set of slot {self.question.slot} has {len(signers)} of the {self.threshold} signatures that it needs"
+                    f"the set of slot {self.question.slot} has {len(signers)} of the {self.threshold} signatures needed"
                 )
         return ShareRequest(self.question, alive, signers, b"".join(signatures[one] for one in signers)).to_bytes()
 
@@ -258,7 +258,7 @@ class SlotOpening:
         alive = masked.alive
         if len(answers) < self.threshold:
             raise SlotLost(
-                f"slot {self.question.slot} has the shares of {len(answers)} of the {self.threshold} sites that it needs"
+                f"slot {self.question.slot} has shares of {len(answers)} of the {self.threshold} sites needed"
             )
         secrets, disputed = self._secrets(alive, answers)
         width, count = self.study.parameters.width, self.numbers

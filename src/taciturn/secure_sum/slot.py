@@ -327,7 +327,7 @@ class SlotRules:
             if site not in cohort or not self.study.verify(site, statement, signature):
                 raise SumRefused(f"the signature of site {site} is not of this context and set, or not of the cohort")
         if len(signatures) < threshold:
-            raise SumRefused(f"this set has {len(signatures)} of the {threshold} signatures that it needs")
+            raise SumRefused(f"this set has {len(signatures)} of the {threshold} signatures needed")
 
     def check_change(self, before: SlotRecord | None, after: SlotRecord) -> None:
         """Raise PrivacyViolation if a record would be replaced and not extended: rules 1 to 3 once more."""

@@ -38,7 +38,7 @@ def frames_named(settings: Mapping[str, object], default_schema: Callable[[], st
     Raises
     ------
     InputError
-        If the schema is not complete, a frame does not fit it, or a value is no frame at all.
+        If the schema is not complete, a frame does not fit it, or a value is not a frame.
     """
     named, tables, schemas = dict(settings), dict[str, TableFiles](), dict[str, str]()
     given = named.get("schema", "")

@@ -95,7 +95,7 @@ def declared_categories(given: Any) -> dict[str, Categorical]:
     Raises
     ------
     InputError
-        If it is no mapping, or a column's values are not valid names.
+        If it is not a mapping, or a column's values are not valid names.
 
     Examples
     --------
@@ -240,7 +240,7 @@ def declared_class_weights(given: Any, classes: NDArray[Any]) -> tuple[float, ..
     Raises
     ------
     InputError
-        If it is no mapping, there is no such class, or a weight is not a positive number.
+        If it is not a mapping, there is no such class, or a weight is not a positive number.
 
     Examples
     --------
@@ -269,7 +269,7 @@ def weight_limit(given: Any, largest: float | None, budget: float) -> float:
     given : float or None
         What was declared.
     largest : float or None
-        The largest weight of the records, which is used where there is no privacy; None: there is.
+        The largest weight of the records, to be used without privacy; None with privacy.
     budget : float
         For the error message.
 

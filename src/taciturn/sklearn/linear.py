@@ -71,7 +71,7 @@ SNAPSHOT = (
 
 
 class Owners(NamedTuple):
-    """Whose rows they are."""
+    """The party and the unit of each row."""
 
     agents: Any  # the party of each row; None: a single party
     groups: Any  # the unit of each row; None: identical rows are one record, whatever their weights
@@ -120,7 +120,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         return given_schema(self.schema, others)
 
     def _owners(self, X: Any, agents: Any, groups: Any, schema: Schema | None) -> Owners:
-        """Return whose rows they are: as given, or by the columns that the schema names."""
+        """Return the party and the unit of each row: as given, or from the columns that the schema names."""
         most = self.max_records
         if schema is not None and schema.agent is not None:
             _named_column(X, schema.agent, "agents", agents)
@@ -391,7 +391,7 @@ def _named_column(X: Any, name: str, argument: str, given: Any) -> Any:
 
 
 def _owned(X: Any, y: Any, sample_weight: Any, schema: Schema) -> tuple[Any, Any, Any]:
-    """Return the rows whose agent and unit the columns name that the schema gives for them."""
+    """Return the rows whose agent and unit are named in the schema's columns for them."""
     columns = [(schema.agent, schema.agents)] if schema.agent else []
     columns += [(schema.unit.column, ())] if schema.unit else []
     kept = np.ones(len(X), np.bool_)
