@@ -38,7 +38,7 @@ BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 @dataclass(frozen=True)
 class Numeric:
-    """A column of numbers with public bounds.
+    """A numeric column with public bounds.
 
     Parameters
     ----------
