@@ -22,8 +22,8 @@ from taciturn.training.finish import signable
 
 MEANING = (
     "A signature shows that the key's holder vouched for these lines. It does not show that the run did what they say, "
-    "or that there is no other ledger: the holder can sign another one. Only a countersignature, or an earlier check on "
-    "this machine, can reveal another ledger"
+    "or that there is no other ledger: the holder can sign another one. Only a countersignature, or an earlier check "
+    "on this machine, can reveal another ledger"
 )
 UNFINISHED = (
     "NOT COMPLETE: this was signed before the run had finished; the run may have continued, and later lines may have "
