@@ -238,7 +238,7 @@ def _two_contexts(
 
 SCRIPTS = [
     (both_ways, SeveralSets, 1, "agreed to another set"),
-    (unsigned_lists, NoSignatures, 5, "0 sites have signed this set; it takes 4"),
+    (unsigned_lists, NoSignatures, 5, "this set has 0 of the 4 signatures needed"),
     (below_the_quorum, NoQuorum, 1, "a sum of 1 sites has too little noise: the quorum is 4"),
     (another_question, SeveralQuestions, 1, "used for another question"),
     (late_answers, Keeping, 1, "slot 0 has ended here: slot 1 has begun"),
@@ -474,7 +474,7 @@ def test_lists_that_differ_would_open_fewer_than_anybody_agreed_to() -> None:
             bad.reveal((site,), question, tuple(one for one in question.roster if one not in gone), {})
         return bad.opened((1, 2, 3), question, bad.context(1, question))
 
-    with pytest.raises(SumRefused, match="0 sites have signed"):
+    with pytest.raises(SumRefused, match="this set has 0 of the"):
         views(SlotRules)
     assert np.array_equal(views(NoSignatures), Y[1] + Y[2] + Y[3])
 

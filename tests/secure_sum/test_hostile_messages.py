@@ -209,7 +209,7 @@ def test_opinions_that_break_a_rule_are_refused() -> None:
         late.upload(question, y[5])
     with pytest.raises(SumRefused, match="the signature of site 1 is not of this context"):
         one.reveal(ShareRequest(question, request.alive, (1,), signature).to_bytes())
-    with pytest.raises(SumRefused, match="1 sites have signed this set; it takes 4"):
+    with pytest.raises(SumRefused, match="this set has 1 of the 4 signatures needed"):
         one.reveal(ShareRequest(question, request.alive, (5,), signature).to_bytes())
 
 

@@ -47,7 +47,7 @@ class PathGroup(click.RichGroup):
 
 @click.group(cls=PathGroup)
 def ledger() -> None:
-    """Show what is spent and what is left, of a run or of a data set over all its studies.
+    """Show what a run, or all studies on a data set, have spent and what is left.
 
     \b
     Examples:

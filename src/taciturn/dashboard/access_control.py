@@ -102,7 +102,8 @@ class Guard:
         if scope["method"] not in METHODS:
             return 405, "the dashboard is read-only: use GET"
         if self._hosts is not None and _host_name(headers.get("host", "")) not in self._hosts:
-            return 421, "this dashboard answers only to localhost"  # another site's name may resolve to this machine
+            # another site's name may resolve to this machine
+            return 421, "this dashboard answers only requests to localhost"
         if scope["path"].startswith("/api/") and headers.get("sec-fetch-site", "").lower() in FOREIGN:
             return 403, "pages of other sites may not request runs: open the dashboard itself"
         if self._token and scope["path"] not in self._free and not self._has_token(scope, headers):

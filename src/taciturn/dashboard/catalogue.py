@@ -54,7 +54,7 @@ class FoundRun(NamedTuple):
 
 @dataclass(frozen=True)
 class CatalogueRow:
-    """A row of the list of runs. Of a damaged run, fields that cannot be read keep their defaults."""
+    """A row of the list of runs. Fields of a damaged run that cannot be read keep their defaults."""
 
     id: str
     name: str
@@ -125,7 +125,7 @@ def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def read_row(found: FoundRun, root: Path, local: bool, busy: bool) -> CatalogueRow:
-    """Return a run's row; of a damaged run as much as can be read, and the reason.
+    """Return a run's row; for a damaged run, as much as can be read, and the reason.
 
     Parameters
     ----------

@@ -144,7 +144,7 @@ def _chart(metrics: MetricsLog, metric: str, places: Mapping[str, str]) -> Metri
 
 
 def _private_chart(folder: RunFolder) -> MetricChart:
-    """Return the errors of private evaluations, of the first seed of each setting, with 95 % of noise and sampling."""
+    """Return the errors of private evaluations, of the first seed of each setting, with 95 % intervals."""
     lines = []
     for label, points in evaluation_points(folder.read_evaluations()).items():
         mean = [_shown(one.value) for _, one in points]

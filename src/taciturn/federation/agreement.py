@@ -256,7 +256,7 @@ def find_objections(site: Site, agreement: Agreement, reserved: bool = False) ->
 
 
 def _sum_objections(site: Site, agreement: Agreement) -> list[str]:
-    """Return what speaks against a study's trust model: who must be trusted, and whom nobody here has verified."""
+    """Return the objections to a study's trust model, such as peers that nobody at this site has verified."""
     terms, parameters, accepts = agreement.terms, agreement.sum_parameters, site.accepts
     trust = agreement.study_plan.settings.trust
     if trust not in accepts.trust:
@@ -266,13 +266,11 @@ def _sum_objections(site: Site, agreement: Agreement) -> list[str]:
     reasons = []
     if parameters.colluders < accepts.colluders_min:
         reasons.append(
-            f"the noise allows for {parameters.colluders} colluding sites, but this site wants at least "
-            f"{accepts.colluders_min}"
+            f"colluders is {parameters.colluders}, but this site requires noise for at least {accepts.colluders_min}"
         )
     if parameters.quorum < accepts.quorum_min:
         reasons.append(
-            f"sums over {parameters.quorum} sites can be opened, but this site wants at least {accepts.quorum_min} in "
-            "each"
+            f"sums over {parameters.quorum} sites can be opened, but this site requires at least {accepts.quorum_min}"
         )
     peers = {name for name in terms.sites if name != site.name}
     unknown = sorted(peers - verified_peers(site, terms))
@@ -285,7 +283,7 @@ def _sum_objections(site: Site, agreement: Agreement) -> list[str]:
 
 
 def verified_peers(site: Site, terms: Terms) -> frozenset[str]:
-    """Return the peers whose identity in the terms people of this site have compared with the peer itself."""
+    """Return the peers whose identity in the terms was compared with the peer itself, by people at this site."""
     peers = read_peers(site)
     known = {name: str(identity) for name, identity in terms.identities.items()}
     return frozenset(name for name, identity in known.items() if peers.get(name) == identity)
@@ -306,9 +304,9 @@ def _declaration_mismatches(site: Site, terms: Terms) -> list[str]:
         reasons.append("the study and this site name different data")
     total, most = terms.settings.total_records, terms.sites[site.name]
     if site.total_records != total:
-        reasons.append(f"the study declares total_records {total}, but this site {site.total_records}")
+        reasons.append(f"the study declares total_records {total}, but this site declares {site.total_records}")
     if site.records_max != most:
-        reasons.append(f"the study declares records_max {most} for this site, but the site {site.records_max}")
+        reasons.append(f"the study declares records_max {most} for this site, but the site declares {site.records_max}")
     return reasons
 
 

@@ -1,7 +1,7 @@
 """Sealed messages: every message is signed by its sender and encrypted to its receiver, so a carrier cannot read it.
 
 A sealed message is a plain head followed by what only the receiver can read: a signature and the body. The head names
-the study, the site and the question; it is bound to the rest, and after a change of any bit nothing opens. The
+the study, the site and the question. It is bound to the rest: if any bit changes, the message cannot be opened. The
 signature covers the head, the identities of sender and receiver, and the SHA-256 of the body. It covers the receiver's
 identity because a site could otherwise encrypt to another site what was signed for itself. The body of a question holds
 round, w and bases, so the signature binds each of them.

@@ -137,11 +137,11 @@ class PeerReport(TypedDict):
     """Another site of the study, as this site's copy of the terms names it."""
 
     fingerprint: str  # empty without an identity
-    verified: bool  # whether people of this site have compared it with the peer itself
+    verified: bool  # whether people at this site have compared it with the peer itself
 
 
 class PeersReport(TypedDict):
-    """Which other sites of a study people of this site have verified, and what follows from it."""
+    """Which other sites of a study have been verified at this site, and what follows from it."""
 
     site: str
     study: str
@@ -153,7 +153,7 @@ class PeersReport(TypedDict):
 
 
 def list_peers(site: Site, terms: Terms) -> PeersReport:
-    """Return which other sites of a study people of this site have verified."""
+    """Return which other sites of a study have been verified at this site."""
     settings, verified = terms.settings, verified_peers(site, terms)
     peers: dict[str, PeerReport] = {}
     for name in terms.sites:
@@ -204,7 +204,7 @@ def verify_peer(path: Path, peer: str, fingerprint: str) -> PeersReport:
     peer : str
         Another site of the study.
     fingerprint : str
-        What people of this site heard from the peer: 32 hexadecimal digits; spaces and case do not matter.
+        What people at this site heard from the peer: 32 hexadecimal digits; spaces and case do not matter.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Rounds of a secure sum: the coordinator sees masked uploads, and opens nothing but their sum.
 
 A round is one slot of the protocol in `taciturn.secure_sum`: masked uploads of a roster, a signature of each site on
-who uploaded if somebody is missing, and shares of the masks. A slot that cannot be opened is lost. The next attempt is
+who uploaded if a site is missing, and shares of the masks. A slot that cannot be opened is lost. The next attempt is
 another slot, with new noise and a new charge.
 """
 
@@ -280,7 +280,7 @@ class SumCoordinator(Coordinator):
         return found
 
     def _settle_disputes(self, complaints: Mapping[int, tuple[int, ...]], t: int) -> str:
-        """Leave out who is at fault for boxes that do not open, and return in words who cannot open whose.
+        """Leave out the sites at fault for boxes that do not open, and return in words who cannot open whose boxes.
 
         An honest site is in dispute only with sites at fault, of which there are at most c. So a site that is in
         dispute with more is at fault itself: a dealer whom more than c receivers name, or a receiver who names more
@@ -334,7 +334,7 @@ class SumCoordinator(Coordinator):
         self.asked.add(attempt.slot)
 
     def _open(self, exchange: Exchange, attempt: SlotAttempt, directory: Directory, ready: Sequence[str]) -> OpenedSum:
-        """Ask for uploads, for signatures if somebody is missing, and for shares; return the opened sum."""
+        """Ask for uploads, for signatures if a site is missing, and for shares; return the opened sum."""
         t, opening = attempt.question.round, SlotOpening(self.sums, directory, attempt.question)
         masked = self.masked or self._collect(exchange, opening, attempt, ready)
         alive = masked.alive

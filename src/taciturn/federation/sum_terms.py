@@ -81,7 +81,7 @@ def _described(events: Counter[Event]) -> list[object]:
 
 
 def _rounded(value: object) -> object:
-    """Return a value for JSON in which floating-point numbers are texts of 9 digits.
+    """Return a value for JSON in which floating-point numbers are strings of 9 significant digits.
 
     Examples
     --------
@@ -124,6 +124,6 @@ def noise_number(epoch: int, slot: int) -> int:
 
 
 def verified_sites(site: Site, terms: Terms) -> frozenset[int]:
-    """Return the numbers of the peers that people of this site have verified; see `verified_peers`."""
+    """Return the numbers of the peers that people at this site have verified; see `verified_peers`."""
     names = verified_peers(site, terms)
     return frozenset(number for number, name in enumerate(terms.sites, 1) if name in names)

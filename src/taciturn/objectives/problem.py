@@ -145,7 +145,7 @@ def sampled_gradient(
     chosen
         Which records are in the sample of which run, [n, R].
     rate
-        q, the probability of a record to be in the sample.
+        q, the probability that a record is in the sample.
     limit
         The bound on a record's contribution, by run.
 

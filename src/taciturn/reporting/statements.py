@@ -167,7 +167,7 @@ def public_facts(facts: PublicFacts) -> list[str]:
         "All settings: rounds, local updates, clip, penalty rho and step eta, which follow from these facts alone.",
     ]
     if facts.test == "public":
-        lines.append("The test records: a separate file, whose owner states that no one protected here is in it.")
+        lines.append("The test records: a separate file, whose owner states that no one in it is protected here.")
     return lines
 
 
@@ -201,7 +201,7 @@ def paper_statement(ledger: RunLedger, step_from_data: bool = False) -> PaperSta
 
 PAPER_MECHANISMS = {
     "laplace-data-dependent": (
-        "The scale of the Laplace noise is computed from the private records, so the noise reveals information on them."
+        "The scale of the Laplace noise is computed from the private records, so the noise reveals facts about them."
     ),
     "gaussian-published": (
         "The output noise is that of the published code: it uses a variance as a standard deviation, and is not based "
@@ -432,7 +432,7 @@ def _unprotected(study: StudyHeader, totals: PrivacyTotals) -> list[str]:
             "the sum."
         )
     lines += [
-        "Facts about the population: a model is made to learn them, and they may be unwelcome news about a person.",
+        "Facts about the population: learning them is the purpose of a model, even if they are unwelcome to a person.",
         "That a party takes part, and the public facts above.",
         "Which party holds which record: that is taken as given, except where a private table is partitioned among "
         "simulated parties. There it follows from each record and a key, and adding or removing a record changes the "

@@ -41,7 +41,7 @@ NEVER = -1  # the epoch number before the first
 
 
 class BoxesUnopened(SumRefused):
-    """Boxes that their dealers signed and that cannot be used. Either a dealer is at fault, or who says so.
+    """Boxes that their dealers signed and that cannot be used. Either a dealer or the site that reports it is at fault.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class EpochRules:
     signer
         Its private identity.
     verified
-        The peers whose identities people of this site have compared with the peers themselves. Any other peer counts as
+        The peers whose identities people at this site have compared with the peers themselves. Any other peer counts as
         a colluder.
     """
 

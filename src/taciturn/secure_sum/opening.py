@@ -203,7 +203,7 @@ class SlotOpening:
         return answer.signature
 
     def share_request(self, alive: tuple[int, ...], signatures: Mapping[int, bytes]) -> bytes:
-        """Return the message that asks for shares; with the signatures of tau sites if somebody is missing.
+        """Return the message that asks for shares; with the signatures of tau sites if one is missing.
 
         Raises
         ------
@@ -215,7 +215,7 @@ class SlotOpening:
             signers = tuple(sorted(signatures)[: self.threshold])
             if len(signers) < self.threshold:
                 raise SlotLost(
-                    f"{len(signers)} sites signed the set of slot {self.question.slot}; it takes {self.threshold}"
+                    f"the set of slot {self.question.slot} has {len(signers)} of the {self.threshold} signatures needed"
                 )
         return ShareRequest(self.question, alive, signers, b"".join(signatures[one] for one in signers)).to_bytes()
 
@@ -257,7 +257,9 @@ class SlotOpening:
         """
         alive = masked.alive
         if len(answers) < self.threshold:
-            raise SlotLost(f"{len(answers)} sites sent shares of slot {self.question.slot}; it takes {self.threshold}")
+            raise SlotLost(
+                f"slot {self.question.slot} has shares of {len(answers)} of the {self.threshold} sites needed"
+            )
         secrets, disputed = self._secrets(alive, answers)
         width, count = self.study.parameters.width, self.numbers
         total = masked.total.copy()
@@ -327,8 +329,8 @@ class SlotOpening:
 class _Shares:
     """The shares that helpers sent in a slot, of which some may be wrong.
 
-    Whether a secret is right can be seen, because it is announced. So what is guessed here about helpers may be wrong:
-    it decides who is tried, and not what is opened.
+    A secret can be checked, because its dealer announced a commitment to it. So the guesses made here about helpers
+    may be wrong: they decide whose shares are tried, not what is opened.
     """
 
     roster: tuple[int, ...]

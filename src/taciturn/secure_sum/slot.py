@@ -180,7 +180,7 @@ class SlotRules:
         return self._step(began, question.slot, SlotRecord(context, reply), reply, charge=True)
 
     def agree(self, state: SlotState, data: bytes) -> SlotStep:
-        """Sign the set of sites that uploaded, where somebody of the roster is missing.
+        """Sign the set of sites that uploaded, if a site of the roster is missing.
 
         Parameters
         ----------
@@ -327,7 +327,7 @@ class SlotRules:
             if site not in cohort or not self.study.verify(site, statement, signature):
                 raise SumRefused(f"the signature of site {site} is not of this context and set, or not of the cohort")
         if len(signatures) < threshold:
-            raise SumRefused(f"{len(signatures)} sites have signed this set; it takes {threshold}")
+            raise SumRefused(f"this set has {len(signatures)} of the {threshold} signatures needed")
 
     def check_change(self, before: SlotRecord | None, after: SlotRecord) -> None:
         """Raise PrivacyViolation if a record would be replaced and not extended: rules 1 to 3 once more."""

@@ -2,9 +2,9 @@
 
 server → site   SumQuestion      model, roster and slot of a round
 site → server   MaskedUpload     masked numbers, and a receipt for this context
-server → site   AliveRequest     who uploaded, with all receipts; only if somebody is missing
+server → site   AliveRequest     who uploaded, with all receipts; only if a site is missing
 site → server   AliveSignature   this site agrees to this set, and to no other in this slot
-server → site   ShareRequest     the set to open, with the signatures if somebody is missing
+server → site   ShareRequest     the set to open, with the signatures if a site is missing
 site → server   RevealedShares   for each site of the roster one share: of its self secret or of its pair secret
 """
 

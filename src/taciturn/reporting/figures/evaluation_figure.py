@@ -19,7 +19,7 @@ SIZE = (6.4, 3.4)  # inches
 
 
 def evaluation_figure(rows: Sequence[EvaluationRow]) -> Figure:
-    """Return the curve of the private error with 95 % intervals: thick of the noise alone, thin of sampling too."""
+    """Return the curve of the private error with 95 % intervals: thick for the noise alone, thin with sampling."""
     regression = any(isinstance(row.quality, PrivateRegression) for row in rows)
     with rc_context(STYLE):
         drawn = Figure(figsize=SIZE, layout="constrained")
