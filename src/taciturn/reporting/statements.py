@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from taciturn.privacy.accountants import EXPLAINED
+from taciturn.privacy.accountants import describe_accountant
 from taciturn.privacy.events import Discrete, Hidden
 from taciturn.privacy.trust import PAPER_HEADLINE, SECURE_SUM, SERVER, SIMULATED_SUM, collusion, opened_sums
 from taciturn.runs.ledger import RunLedger
@@ -381,7 +381,7 @@ def _run_guarantee(run: RunTotals, totals: PrivacyTotals) -> RunGuarantee:
         budget=run.total_epsilon,
         spent=run.spent_epsilon,
         planned=run.planned_epsilon,
-        accountant=EXPLAINED[run.accountant] + "".join(proofs),
+        accountant=describe_accountant(run.accountant) + "".join(proofs),
         by_delta=worst.by_delta,
         pure=worst.pure_epsilon,
     )

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from taciturn.privacy.accountants import ACCOUNTANTS, LAPLACES, Counts, additive_cost, pure_epsilon
+from taciturn.privacy.accountants import ACCOUNTANTS, LAPLACES, AccountantSpec, Counts, additive_cost, pure_epsilon
 from taciturn.privacy.events import Discrete, Event, Hidden, Noise
 from taciturn.privacy.sensitivity import hidden_factor
 
@@ -76,7 +76,6 @@ def slack_of(event: Event, reach: float = REACH) -> Slack:
     )
 
 
-@ACCOUNTANTS.register("gdp")
 def gdp(counts: Counts, delta: float) -> float | None:
     """Return epsilon of mu-GDP with mu^2 = sum of (Delta_2 / sigma)^2.
 
@@ -106,6 +105,9 @@ def gdp(counts: Counts, delta: float) -> float | None:
         return None
     slack = sum((slack_of(event) * count for event, count in counts.items()), NO_SLACK)
     return gdp_epsilon(total, slack, delta)
+
+
+ACCOUNTANTS.register("gdp")(AccountantSpec(gdp, "Gaussian composition (closed form of Balle and Wang 2018)", rank=1))
 
 
 @lru_cache(maxsize=4096)

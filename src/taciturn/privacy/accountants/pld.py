@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from taciturn.privacy.accountants import ACCOUNTANTS, Counts
+from taciturn.privacy.accountants import ACCOUNTANTS, AccountantSpec, Counts
 from taciturn.privacy.accountants.gdp import square
 from taciturn.privacy.events import CONTINUOUS, Event, Noise, Sampled
 
@@ -21,7 +21,6 @@ LEAST = 0.1  # noise over sensitivity; below it epsilon is so large that the Ren
 POINTS_EACH = 15_000  # the most points of one sampled release, which cost more time than those of the sum
 
 
-@ACCOUNTANTS.register("pld")
 def pld(counts: Counts, delta: float) -> float | None:
     """Return epsilon by dp-accounting's privacy loss distributions.
 
@@ -46,6 +45,9 @@ def pld(counts: Counts, delta: float) -> float | None:
     if len(events) < len(counts) or not _worthwhile(events, sum(counts.values())):
         return None
     return pld_epsilon(counts, delta)
+
+
+ACCOUNTANTS.register("pld")(AccountantSpec(pld, "privacy loss distributions (dp-accounting)", rank=5, tolerance=2e-4))
 
 
 def pld_epsilon(counts: Counts, delta: float) -> float:

@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from taciturn.privacy.accountants import ACCOUNTANTS, Counts, additive_cost
+from taciturn.privacy.accountants import ACCOUNTANTS, AccountantSpec, Counts, additive_cost
 from taciturn.privacy.accountants.gdp import mu_squared, square
 from taciturn.privacy.accountants.zcdp import ORDERS, zcdp_rho
 from taciturn.privacy.events import OBJECTIVE_GAUSSIAN, Event, Objective, Sampled
@@ -21,7 +21,6 @@ HOPELESS = 1e200  # larger 1 / (2 sigma^2) would overflow
 ROUNDING = 1e-14  # added to every sampled release's divergence, which must not be underestimated
 
 
-@ACCOUNTANTS.register("rdp")
 def rdp(counts: Counts, delta: float) -> float | None:
     """Return epsilon from the sum of the events' Renyi divergences.
 
@@ -50,6 +49,16 @@ def rdp(counts: Counts, delta: float) -> float | None:
     epsilon = float(compute_epsilon(*curve, delta)[0])
     alone = _single(counts)
     return epsilon if alone is None or delta == 0.0 else single_epsilon(*alone, delta, epsilon)
+
+
+ACCOUNTANTS.register("rdp")(
+    AccountantSpec(
+        rdp,
+        "Renyi DP at many orders, of what docs/explanation/objective-perturbation.md proves for each release",
+        rank=4,
+        tolerance=1e-4,
+    )
+)
 
 
 @lru_cache(maxsize=64)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from taciturn.privacy.accountants import ACCOUNTANTS, Counts, additive_cost, pure_epsilon
+from taciturn.privacy.accountants import ACCOUNTANTS, AccountantSpec, Counts, additive_cost, pure_epsilon
 from taciturn.privacy.accountants.gdp import square
 from taciturn.privacy.events import Discrete, Event, Hidden, Noise
 from taciturn.privacy.sensitivity import hidden_factor
@@ -14,7 +14,6 @@ from taciturn.privacy.sensitivity import hidden_factor
 ORDERS = 1.0 + np.geomspace(1e-2, 1e6, 800)  # of the Renyi divergence; fine enough for 1e-4 of epsilon
 
 
-@ACCOUNTANTS.register("zcdp")
 def zcdp(counts: Counts, delta: float) -> float | None:
     """Return epsilon of the events' total rho, or None if one has no known rho.
 
@@ -36,6 +35,11 @@ def zcdp(counts: Counts, delta: float) -> float | None:
     """
     total = additive_cost(counts, zcdp_rho)
     return None if total is None else zcdp_epsilon(total, delta)
+
+
+ACCOUNTANTS.register("zcdp")(
+    AccountantSpec(zcdp, "zero-concentrated DP (Bun and Steinke 2016) through dp-accounting's Renyi accountant", rank=3)
+)
 
 
 def zcdp_rho(event: Event) -> float | None:
