@@ -28,8 +28,9 @@ from taciturn.federation.messages import CloseRequest, Invitation, Question, Rou
 from taciturn.federation.run_folder import RoundLine, participation_totals
 from taciturn.federation.server_state import journal_w
 from taciturn.federation.upload_coordinator import UploadCoordinator
+from taciturn.privacy.trust import Caveat
 from taciturn.reporting.report import write_report
-from taciturn.reporting.statements import DOUBTS, guarantee, headline
+from taciturn.reporting.statements import CAVEATS, guarantee, headline
 from taciturn.runs.folder import read_lines
 from taciturn.runs.records import NonPrivateEntry
 from tests.federation.helpers import (
@@ -67,7 +68,7 @@ def test_reports_say_what_the_network_sees(tmp_path: Path) -> None:
         assert made.run(Local(agents, keep_open)) == FINISHED
     for folder in (made.folder, federation.folder("north", made.experiment)):
         ledger = folder.read_ledger()
-        assert DOUBTS["carried"] in guarantee(ledger.study, ledger.totals).unprotected
+        assert CAVEATS[Caveat.CARRIED] in guarantee(ledger.study, ledger.totals).unprotected
 
 
 @pytest.mark.parametrize(

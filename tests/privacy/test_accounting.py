@@ -194,10 +194,10 @@ def test_a_plugin_accountant_bounds_what_is_planned(monkeypatch: pytest.MonkeyPa
     def calibrated() -> float:
         return calibrate(lambda scale: {Noise("laplace", scale, 1.0, 1.0): 1}, 1.0, 1e-6)
 
-    before, counts = calibrated(), {Noise("laplace", 1.0, 1.0, 1.0): 1}
+    before = calibrated()
     monkeypatch.setattr(ACCOUNTANTS, "_items", ACCOUNTANTS._items.copy())
     half = AccountantSpec(lambda counts, delta: (found := pure(counts, delta)) and found / 2.0, "half of it")
     ACCOUNTANTS.register("half")(half)
     assert calibrated() == pytest.approx(before / 2.0, rel=1e-4)
-    assert tightest(counts, 1e-6) == (0.5, "half")
+    assert tightest({Noise("laplace", 1.0, 1.0, 1.0): 1}, 1e-6) == (0.5, "half")
     assert describe_accountant("half") == "half of it"

@@ -122,7 +122,6 @@ class StudyLine(TypedDict, total=False):
     site: str
     round: int
     reason: str
-    status: str
     ready: list[str]
     quorum: int
     ms: float

@@ -22,7 +22,7 @@ from taciturn.federation.messages import CloseRequest
 from taciturn.federation.seal import QUESTION, Opened, verify_evidence
 from taciturn.objectives.metrics import test_error
 from taciturn.planning.study import Study
-from taciturn.privacy.trust import SECURE_SUM
+from taciturn.privacy.trust import SECURE_SUM, Caveat
 from taciturn.reporting.report import write_report
 from taciturn.runs.folder import RunFolder, append_lines, read_lines
 from taciturn.runs.records import FederationNote, LedgerEntry, MetricsRow
@@ -118,8 +118,8 @@ def create_study_folder(
         Entries that follow the plan in the study's ledger.
     """
     begun, temporary = initial_files(study, reservation), path.with_name(f".{path.name}.new")
-    doubts, sums = (*(begun.header.doubts or ()), "carried"), study.settings.trust == SECURE_SUM
-    header = replace(begun.header, doubts=doubts, sum_protocol=sums or None)
+    caveats, sums = (*(begun.header.doubts or ()), Caveat.CARRIED), study.settings.trust == SECURE_SUM
+    header = replace(begun.header, doubts=caveats, sum_protocol=sums or None)
     shutil.rmtree(temporary, ignore_errors=True)  # left over from a crash
     RunFolder.create(temporary, {**begun.files, **(files or {})}, [header, *begun.plans, *ledger], begun.local)
     move_folder(temporary, path)

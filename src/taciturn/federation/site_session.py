@@ -55,7 +55,7 @@ class SiteSession:
         The site's records: those that train, and those that are held out for evaluations.
     seed : int or None
         A seed for the noise, for tests: it gives no protection.
-    hold : Hold
+    reservation_lock : ReservationLock
         The lock on the study's reservation; it lasts as long as the session.
     """
 
@@ -68,7 +68,7 @@ class SiteSession:
     study: Study
     folder: RunFolder
     seed: int | None
-    hold: ReservationLock
+    reservation_lock: ReservationLock
     ledger: StudyLedger = field(init=False)
     agreed_files: tuple[bytes, ...] = field(init=False)  # content of the site's files when it agreed
     noise_announced: bool = False  # whether the budget ledger says that this study draws noise
@@ -171,7 +171,7 @@ class SiteSession:
     def _announce_noise(self) -> None:
         """Write to the budget ledger that noise is about to be drawn."""
         if not self.noise_announced:
-            self.hold.write_folder(self.folder.path.resolve())
+            self.reservation_lock.write_folder(self.folder.path.resolve())
             BudgetLedger.open(self.site.ledger).start(self.experiment.reservation)
             self.noise_announced = True
 

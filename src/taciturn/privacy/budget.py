@@ -20,6 +20,7 @@ from taciturn.privacy.composition import ZERO_COST, StudyCost, max_cost
 from taciturn.privacy.hash_chain import HashChain, state_head_path
 from taciturn.privacy.ledger_transfer import HandOver, TransferRequest, check_hand_over, machine_id, signed_hand_over
 from taciturn.privacy.signatures import HEX_ID
+from taciturn.privacy.trust import Caveat
 
 KIND = "taciturn data ledger"
 
@@ -443,10 +444,10 @@ class BudgetLedger:
         """Return the budget, what is used and left, and the studies."""
         return BudgetState.from_rows(self.chain.read())
 
-    def caveats(self) -> list[str]:
+    def caveats(self) -> list[Caveat]:
         """Return the caveats that every report of a study in this ledger must state."""
         state = self.state()
-        return ["lost-machine"] * bool(state.lost_machines) + ["further"] * state.further
+        return [Caveat.LOST_MACHINE] * bool(state.lost_machines) + [Caveat.FURTHER] * state.further
 
     @property
     def chain(self) -> HashChain:
