@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 
 from taciturn.errors import CorruptFile, InputError
 from taciturn.federation import identity
-from taciturn.federation.identity import ENCRYPTION_OVERHEAD, KEY_DOMAIN, PREFIX, Identity, PublicIdentity
+from taciturn.federation.identity import KEY_DOMAIN, PREFIX, Identity, PublicIdentity
 from taciturn.privacy.signatures import PublicKey, SigningKey, new_key, private_pem, read_secret
+from taciturn.secure_sum.sum_context import HPKE_BYTES, hpke_suite
 
 PRIME = 2**255 - 19
 
@@ -264,7 +265,7 @@ def test_keys_have_their_length(north: Identity, lengths: tuple[int, int]) -> No
 @given(st.binary(max_size=200), st.binary(max_size=60))
 def test_what_is_encrypted_opens_for_its_receiver_alone(north: Identity, south: Identity, m: bytes, i: bytes) -> None:
     sealed = north.public.encrypt(m, i)
-    assert len(sealed) == len(m) + ENCRYPTION_OVERHEAD
+    assert len(sealed) == len(m) + HPKE_BYTES
     assert north.decrypt(sealed, i) == m == reference(north, sealed, i)
     assert south.decrypt(sealed, i) is None and north.decrypt(sealed, i + b"\0") is None
 
@@ -310,7 +311,7 @@ CT = "1c5250d8034ec2b784ba2cfd69dbdb8af406cfe3ff938e131f0def8c8b60b4db21993c62ce
 def test_encryption_is_that_of_rfc_9180() -> None:
     key = X25519PrivateKey.from_private_bytes(bytes.fromhex(SK_R))
     sealed, info, aad = bytes.fromhex(ENC + CT), b"Ode on a Grecian Urn", b"Count-0"
-    found = openssl.hpke._decrypt_with_aad(identity._suite(), sealed, key, info, aad)
+    found = openssl.hpke._decrypt_with_aad(hpke_suite(), sealed, key, info, aad)
     assert found == b"Beauty is truth, truth beauty" == hpke_open(key, sealed, info, aad)
 
 

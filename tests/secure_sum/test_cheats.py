@@ -562,9 +562,9 @@ def copied_boxes() -> Integers:
     directory = directory_of(study, {site: data for site, (_, data) in announced.items()})
     dealt = {site: one.deal(announced[site][0], directory.to_bytes()) for site, one in rules.items()}
     model, mine = (Deal.from_bytes(dealt[site][1]) for site in (1, 5))
-    boxes = [mine.box_for(1)]
+    boxes = [mine.by_receiver[1]]
     for receiver in (2, 3, 4):
-        sealed = model.box_for(receiver)[:-SIGNATURE_BYTES]
+        sealed = model.by_receiver[receiver][:-SIGNATURE_BYTES]
         boxes.append(sealed + identity(5).sign(box_statement(study, 0, directory.digest, 5, receiver, sealed)))
     deals = {site: data for site, (_, data) in dealt.items()} | {5: replace(mine, boxes=b"".join(boxes)).to_bytes()}
     delivered = deliveries_of(directory, deals)

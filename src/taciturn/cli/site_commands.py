@@ -122,7 +122,7 @@ def check(site: Path, as_json: bool) -> None:
     Examples:
       taciturn federation site check north/site.toml
     """
-    from taciturn.federation.agreement import group_digits
+    from taciturn.federation.identity import group_digits
     from taciturn.federation.site_operations import check_site
 
     found = check_site(site)

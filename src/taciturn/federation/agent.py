@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import re
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -33,8 +32,8 @@ from taciturn.federation.site_session import Refused
 from taciturn.federation.sum_session import SumSession
 from taciturn.federation.terms import read_terms
 from taciturn.federation.upload_session import UploadSession
+from taciturn.privacy.signatures import HEX_ID
 
-EXPERIMENT = re.compile(r"[0-9a-f]{32}")  # becomes the name of a folder
 REASON_LENGTH = 2000  # characters
 INTERNAL_ERROR = "internal error at this site; see the site's log"
 TOO_MANY_REFUSALS = "too many refusals at this site today; the first reasons are in the site's log and transcript"
@@ -103,7 +102,7 @@ class SiteAgent:
             site = read_site(self.path)
             name = site.name
             message = wire.decode_question(data, self.message_limit)
-            if not EXPERIMENT.fullmatch(message.experiment):
+            if not HEX_ID.fullmatch(message.experiment):
                 raise Refused("the name of an experiment must have 32 hexadecimal digits")
             experiment = message.experiment
             return self._handle(site, message)

@@ -327,17 +327,6 @@ def _budget_objections(site: Site, agreement: Agreement, reserved: bool) -> list
     return reasons
 
 
-def group_digits(digits: str) -> str:
-    """Return hexadecimal digits in groups of four, to be read out on the telephone.
-
-    Examples
-    --------
-    >>> group_digits("00c0ffee")
-    '00c0 ffee'
-    """
-    return " ".join(digits[at : at + 4] for at in range(0, len(digits), 4))
-
-
 class PartyReport(TypedDict):
     """A party in the description of the terms."""
 

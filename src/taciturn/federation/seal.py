@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 from taciturn.errors import InputError
 from taciturn.federation import SPEAKS
-from taciturn.federation.identity import ENCRYPTION_OVERHEAD, Identity, PublicIdentity
+from taciturn.federation.identity import Identity, PublicIdentity
 from taciturn.federation.terms import SITE_NAME
+from taciturn.secure_sum.sum_context import HPKE_BYTES
 
 MAGIC = b"TACITURN\x02"  # of this layout; the protocol version determines the meaning of the messages inside
 DOMAIN = b"taciturn sealed message 1\0"  # precedes everything that is signed
@@ -34,7 +35,7 @@ _LAYOUT = struct.Struct(
 )  # magic, version, kind, terms, experiment, answers, length of the site's name
 _SIGNATURE = 64  # bytes
 HEAD_LIMIT = _LAYOUT.size + 41  # bytes
-OVERHEAD = HEAD_LIMIT + ENCRYPTION_OVERHEAD + _SIGNATURE  # bytes that sealing adds at most
+OVERHEAD = HEAD_LIMIT + HPKE_BYTES + _SIGNATURE  # bytes that sealing adds at most
 
 
 class Unsealed(InputError):
@@ -266,7 +267,7 @@ def _parse_limited(data: bytes, limit: int) -> tuple[Header, int]:
     if isinstance(data, bytes) and len(data) > limit + OVERHEAD:
         raise Unsealed(f"a sealed message has {len(data)} bytes, and at most {limit + OVERHEAD} are allowed")
     header, start = _parse(data)
-    size = len(data) - start - ENCRYPTION_OVERHEAD - _SIGNATURE
+    size = len(data) - start - HPKE_BYTES - _SIGNATURE
     if size > limit:
         raise Unsealed(f"a sealed message has a body of {size} bytes, and at most {limit} are allowed")
     return header, start

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from pathlib import Path
 from typing import TypedDict
@@ -14,10 +13,9 @@ from taciturn.federation.agreement import (
     StudyLoader,
     describe_evaluations,
     find_objections,
-    group_digits,
     verified_peers,
 )
-from taciturn.federation.identity import Identity
+from taciturn.federation.identity import Identity, group_digits
 from taciturn.federation.journal import Experiment, Journal
 from taciturn.federation.kits import Kit, check_address, read_kit
 from taciturn.federation.policy import Site, read_site, write_peer
@@ -28,10 +26,9 @@ from taciturn.federation.terms import Terms, read_terms
 from taciturn.federation.vault import engine_secrets, site_engine
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.budget_state import BudgetState
+from taciturn.privacy.signatures import HEX_ID
 from taciturn.privacy.trust import SECURE_SUM
 from taciturn.runs.folder import RunFolder
-
-FINGERPRINT = re.compile("[0-9a-f]{32}")
 
 
 def check_site(path: Path) -> dict[str, str | int]:
@@ -220,7 +217,7 @@ def verify_peer(path: Path, peer: str, fingerprint: str) -> PeersReport:
     if identity is None:
         raise InputError(f"{terms.path} has no identity of {peer} yet; the coordinator adds it with 'enrol'")
     heard = "".join(fingerprint.split()).lower()
-    if not FINGERPRINT.fullmatch(heard):
+    if not HEX_ID.fullmatch(heard):
         raise InputError(
             f"the fingerprint is {shown(fingerprint)}; it must be the 32 hexadecimal digits, in groups of four, that "
             f"{peer} sees with 'taciturn federation site identity'"

@@ -111,8 +111,8 @@ class SumParameters:
         return self.measures if subject == MEASURES else self.dimension
 
     def threshold(self, cohort: int) -> int:
-        """Return tau = floor((n + c) / 2) + 1, the sites of a cohort of n whose shares give a secret."""
-        return (cohort + self.colluders) // 2 + 1
+        """Return tau, the sites of a cohort of n whose shares give a secret."""
+        return threshold(cohort, self.colluders)
 
 
 class NumberFormat(NamedTuple):
@@ -120,6 +120,17 @@ class NumberFormat(NamedTuple):
 
     width: int  # b, bits of a number in an upload
     residual_bits: int  # residuals are multiples of 2^-residual_bits
+
+
+def threshold(cohort: int, colluders: int) -> int:
+    """Return tau = floor((n + c) / 2) + 1: two sets of tau out of n sites share more than c of them.
+
+    Examples
+    --------
+    >>> threshold(10, colluders=1), threshold(8, colluders=1)
+    (6, 5)
+    """
+    return (cohort + colluders) // 2 + 1
 
 
 def default_reserve(rounds: int) -> int:
@@ -152,7 +163,7 @@ def most_missing(sites: int, colluders: int) -> int:
     >>> most_missing(5, colluders=1), most_missing(10, colluders=1), most_missing(3, colluders=1)
     (1, 4, 0)
     """
-    return sites - (sites + colluders) // 2 - 1
+    return sites - threshold(sites, colluders)
 
 
 def epoch_slots(parameters: SumParameters) -> int:

@@ -112,6 +112,17 @@ def is_increasing(sites: tuple[int, ...]) -> bool:
     return inside and all(one < other for one, other in pairwise(sites))
 
 
+def by_site(sites: tuple[int, ...], data: bytes, size: int) -> dict[int, bytes]:
+    """Return the part of `size` bytes of each site, in data that holds them one after another.
+
+    Examples
+    --------
+    >>> by_site((2, 5), b"aabb", 2)
+    {2: b'aa', 5: b'bb'}
+    """
+    return {site: data[size * index : size * (index + 1)] for index, site in enumerate(sites)}
+
+
 def sites_shown(sites: tuple[int, ...]) -> str:
     """Return site numbers for an error message.
 
@@ -161,11 +172,7 @@ def _is_list(value: Any, length: int | None = None) -> bool:
     return right and all(map(_is_number, value))
 
 
+@cache
 def _fields(kind: Any) -> dict[str, Any]:
     """Return the types of a message's fields."""
-    return _read_fields(kind)
-
-
-@cache
-def _read_fields(kind: Any) -> dict[str, Any]:
     return {name: hint for name, hint in get_type_hints(kind).items() if name != "KIND"}
