@@ -7,7 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from taciturn.core.registry import Registry
-from taciturn.privacy.events import DISCRETE_LAPLACE, L2_LAPLACE, OBJECTIVE_L2_LAPLACE, Event, Noise, Objective
+from taciturn.privacy.events import (
+    DISCRETE_LAPLACE,
+    L2_LAPLACE,
+    OBJECTIVE_L2_LAPLACE,
+    Event,
+    Noise,
+    Objective,
+    exposure,
+)
 
 Counts: TypeAlias = Mapping[Event, int]
 """How often each event happened."""
@@ -88,9 +96,9 @@ def pure_epsilon(event: Event) -> float | None:
     (0.25, None)
     """
     if isinstance(event, Objective) and event.mechanism == OBJECTIVE_L2_LAPLACE:
-        return event.l2 / event.scale + event.determinant
+        return exposure(event) + event.determinant
     if isinstance(event, Noise) and event.mechanism == L2_LAPLACE:
-        return event.l2 / event.scale
+        return exposure(event)
     if isinstance(event, Noise) and event.mechanism in LAPLACES:
         return event.l1 / event.scale
     return None

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from taciturn.privacy.accountants import ACCOUNTANTS, LAPLACES, AccountantSpec, Counts, additive_cost, pure_epsilon
-from taciturn.privacy.events import Discrete, Event, Hidden, Noise
+from taciturn.privacy.events import Discrete, Event, Hidden, Noise, exposure
 from taciturn.privacy.sensitivity import hidden_factor
 
 REACH = 12.0  # B: larger noise, in units of sigma, is counted in delta
@@ -71,9 +71,7 @@ def slack_of(event: Event, reach: float = REACH) -> Slack:
         return Slack(math.inf, math.inf, 1.0)
     each = n / (24.0 * sigma * sigma)
     normaliser = 3.0 * n * math.exp(-2.0 * square(math.pi * sigma))
-    return Slack(
-        each, each * square(reach + event.l2 / event.scale) + normaliser, 2.0 * n * math.exp(-(reach**2) / 2.0)
-    )
+    return Slack(each, each * square(reach + exposure(event)) + normaliser, 2.0 * n * math.exp(-(reach**2) / 2.0))
 
 
 def gdp(counts: Counts, delta: float) -> float | None:
@@ -175,9 +173,9 @@ def _first(reached: Callable[[float], bool]) -> float:
 def mu_squared(event: Event) -> float | None:
     """Return mu^2 of a continuous Gaussian event, None for any other."""
     if isinstance(event, Hidden):
-        return hidden_factor(event.contraction, event.updates) * square(event.l2 / event.scale)
+        return hidden_factor(event.contraction, event.updates) * square(exposure(event))
     if isinstance(event, Noise) and event.mechanism == "gaussian":
-        return square(event.l2 / event.scale)
+        return square(exposure(event))
     return None
 
 
@@ -196,7 +194,7 @@ def gdp_worth(event: Event) -> float | None:
     0.25
     """
     if isinstance(event, Discrete):
-        return square(event.l2 / event.scale)
+        return square(exposure(event))
     if (exact := mu_squared(event)) is not None:
         return exact
     epsilon = pure_epsilon(event)
@@ -204,7 +202,7 @@ def gdp_worth(event: Event) -> float | None:
         return None
     by_coordinate = math.inf
     if isinstance(event, Noise) and event.mechanism in LAPLACES:
-        by_coordinate = math.pi / 2.0 * square(event.l2 / event.scale)
+        by_coordinate = math.pi / 2.0 * square(exposure(event))
     return min(by_coordinate, square(pure_mu(epsilon)))
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from taciturn.privacy.accountants import ACCOUNTANTS, AccountantSpec, Counts
 from taciturn.privacy.accountants.gdp import square
-from taciturn.privacy.events import CONTINUOUS, Event, Noise, Sampled
+from taciturn.privacy.events import CONTINUOUS, Event, Noise, Sampled, exposure
 
 KnownEvent: TypeAlias = Noise | Sampled
 
@@ -94,7 +94,7 @@ def _interval(event: KnownEvent) -> float:
     """Return a discretisation interval whose rounding adds little to the variance of one release of this kind."""
     if not isinstance(event, Sampled):
         return INTERVAL
-    ratio = min(event.l2 / event.scale, 10.0)
+    ratio = min(exposure(event), 10.0)
     deviation = event.rate * math.sqrt(math.expm1(ratio * ratio))
     largest = math.log1p(event.rate * math.expm1(10.0 * ratio + ratio * ratio / 2.0))
     return min(max(SHARE * deviation, largest / POINTS_EACH, INTERVAL / 10.0), COARSEST)
@@ -103,6 +103,6 @@ def _interval(event: KnownEvent) -> float:
 def _reach(event: KnownEvent, count: int) -> float:
     """Estimate the largest loss of `count` such events; Gaussians, which compose into one, count 0."""
     if isinstance(event, Sampled):
-        ratio = event.l2 / event.scale
+        ratio = exposure(event)
         return count * event.rate * square(ratio) / 2.0 + 10.0 * ratio
     return count * event.l1 / event.scale if event.mechanism == "laplace" else 0.0

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from taciturn.privacy.accountants import ACCOUNTANTS, AccountantSpec, Counts, additive_cost
 from taciturn.privacy.accountants.gdp import mu_squared, square
 from taciturn.privacy.accountants.zcdp import ORDERS, zcdp_rho
-from taciturn.privacy.events import OBJECTIVE_GAUSSIAN, Event, Objective, Sampled
+from taciturn.privacy.events import OBJECTIVE_GAUSSIAN, Event, Objective, Sampled, exposure
 from taciturn.privacy.objective_perturbation import renyi, single_epsilon
 
 Floats = NDArray[np.float64]
@@ -85,7 +85,7 @@ def sampled_renyi(event: Sampled, orders: Floats) -> Floats:
     """
     from scipy.special import logsumexp, xlog1py, xlogy
 
-    half = square(event.l2 / event.scale) / 2.0 if event.rate > 0.0 else 0.0
+    half = square(exposure(event)) / 2.0 if event.rate > 0.0 else 0.0
     if half > HOPELESS:
         return np.full_like(orders, np.inf)
     a, i = orders[:, None], np.arange(orders[-1] + 1.0)

@@ -7,9 +7,8 @@ import math
 import numpy as np
 
 from taciturn.privacy.accountants import ACCOUNTANTS, AccountantSpec, Counts, additive_cost, pure_epsilon
-from taciturn.privacy.accountants.gdp import square
-from taciturn.privacy.events import Discrete, Event, Hidden, Noise
-from taciturn.privacy.sensitivity import hidden_factor
+from taciturn.privacy.accountants.gdp import mu_squared, square
+from taciturn.privacy.events import Discrete, Event, Noise, exposure
 
 ORDERS = 1.0 + np.geomspace(1e-2, 1e6, 800)  # of the Renyi divergence; fine enough for 1e-4 of epsilon
 
@@ -49,10 +48,10 @@ def zcdp_rho(event: Event) -> float | None:
     coordinate that changes by d is d/b-private, so d^2/(2 b^2)-zCDP, and the coordinates add up to the same formula.
     Any other epsilon-private event is epsilon^2/2-zCDP; l2-laplace is Delta_2 / scale-private.
     """
-    if isinstance(event, Hidden):
-        return hidden_factor(event.contraction, event.updates) * square(event.l2 / event.scale) / 2.0
+    if (exact := mu_squared(event)) is not None:
+        return exact / 2.0
     if isinstance(event, Noise | Discrete):
-        return square(event.l2 / event.scale) / 2.0
+        return square(exposure(event)) / 2.0
     epsilon = pure_epsilon(event)
     return None if epsilon is None else square(epsilon) / 2.0
 
