@@ -186,10 +186,9 @@ class SiteAgent:
         reserved = begun is not None and site_session.find_reservation(site, begun) is not None
         if reasons := find_objections(site, agreement, reserved):
             raise Refused("; ".join(reasons))
-        given = (site, self.journal, message.experiment, agreement, self.loader.dataset(site), self.seed)
-        if agreement.sum_parameters is None:
-            return site_session.open_session(UploadSession, *given)
-        return site_session.open_session(SumSession, *given)
+        kind: type[UploadSession | SumSession] = UploadSession if agreement.sum_parameters is None else SumSession
+        dataset = self.loader.dataset(site)
+        return site_session.open_session(kind, site, self.journal, message.experiment, agreement, dataset, self.seed)
 
     def _check_resumable(self, site: Site, begun: Experiment, terms: str) -> None:
         if begun.terms != terms:

@@ -321,8 +321,8 @@ def _budget_objections(site: Site, agreement: Agreement, reserved: bool) -> list
         for name, value in (("unit", study.facts.unit), ("adjacency", study.settings.adjacency))
         if value != getattr(state, name)
     ]
-    costs = (ZERO_COST, ZERO_COST) if reserved else (study.cost, study.held_out_cost)
-    if not state.fits(*costs, agreement.terms.split):
+    cost, held_out = (ZERO_COST, ZERO_COST) if reserved else (study.cost, study.held_out_cost)
+    if not state.fits(cost, held_out, agreement.terms.split):
         reasons.append("this site's budget for these records is exhausted: the remainder does not cover the study")
     return reasons
 

@@ -211,9 +211,17 @@ class CoordinatorProcess:
                 running.stop()
 
     def _run_rounds(self, running: EngineProcess) -> str:
-        experiment, limit = self.coordinator.experiment, self.coordinator.agreement.message_limit
-        study = (running.link, self.terms, self.identity, experiment, limit)
-        exchange = SealedExchange(*study, self.say, self.versions, self.status, self.audit)
+        exchange = SealedExchange(
+            running.link,
+            self.terms,
+            self.identity,
+            self.coordinator.experiment,
+            self.coordinator.agreement.message_limit,
+            say=self.say,
+            versions=self.versions,
+            status=self.status,
+            audit=self.audit,
+        )
         end = time.monotonic() + LISTEN_SECONDS
         while not exchange.listening and not self.stop():
             exchange.wait(POLL_SECONDS)

@@ -280,16 +280,16 @@ class Journal:
         """Record the end of a study and delete its private state."""
         with self.exclusive():
             self._execute("update experiments set closed = ? where id = ? and closed is null", timestamp(), name)
-            self._delete_states(name, "round >= 0")
+            self._delete_states(name)
             self._execute("update evaluations set upload = null where experiment = ?", name)
-            self.strike_out_sums(name)
+            self.delete_sums(name)
         self.database.truncate_log()
 
     def mark_broken(self, name: str) -> None:
         """Record a privacy violation in a study: no process answers in it any longer."""
         with self.exclusive():
             self._execute("update experiments set broken = ? where id = ? and broken is null", timestamp(), name)
-            self.strike_out_sums(name)
+            self.delete_sums(name)
         self.database.truncate_log()
 
     def last_round(self, name: str) -> RoundRecord | None:
@@ -344,19 +344,29 @@ class Journal:
         entries = [charge.entries[0] for charge in self.charges(name) if charge.entries]
         return [entry.first for entry in entries if not entry.held_out]
 
-    def strike_out_sums(self, name: str, which: str = "epoch >= ?", epoch: int = 0) -> None:
-        """Delete what a site keeps of some epochs of a study: secrets, shares, directories, opinions and uploads.
+    def delete_sums(self, name: str, *, before: int | None = None, keep: int | None = None) -> None:
+        """Delete what a site keeps of the epochs of a study: secrets, shares, directories, opinions and uploads.
 
         The numbers of its epochs, and what its uploads cost, stay.
+
+        Parameters
+        ----------
+        name : str
+            The study.
+        before : int, optional
+            Delete only epochs before this one.
+        keep : int, optional
+            An epoch that is not deleted.
         """
+        which = "experiment = ? and (? is null or epoch < ?) and (? is null or epoch != ?)"
+        statements = (
+            *(f"delete from {table} where" for table in EPOCH_TABLES),
+            "update sum_announcements set announcement = null, box_key = null where announcement is not null and",
+            "update sum_uploads set upload = null where upload is not null and",
+        )
         with self.exclusive():
-            for table in EPOCH_TABLES:
-                self._execute(f"delete from {table} where experiment = ? and {which}", name, epoch)
-            for what in (
-                "update sum_announcements set announcement = null, box_key = null where announcement is not null",
-                "update sum_uploads set upload = null where upload is not null",
-            ):
-                self._execute(f"{what} and experiment = ? and {which}", name, epoch)
+            for statement in statements:
+                self._execute(f"{statement} {which}", name, before, before, keep, keep)
 
     def agent_state(self, name: str, base: int, zero: Array) -> Agent | None:
         """Return the agent's state after round `base`, or None if it was never answered or is deleted.
@@ -413,7 +423,7 @@ class Journal:
             The state after the round.
         """
         with self.exclusive():
-            self._delete_states(name, "round != ?", record.base)
+            self._delete_states(name, keep_base=record.base)
             query = (
                 "update rounds set events = ?, dual = ?, upload = ?, z = ?, lam = ? "
                 "where experiment = ? and round = ? and base = ? and w = ? and events is null"
@@ -532,9 +542,10 @@ class Journal:
     def _entries(self, text: str) -> tuple[ReleaseEntry, ...]:
         return tuple(ReleaseEntry.from_json(row, self.path) for row in json.loads(text))
 
-    def _delete_states(self, name: str, which: str, *values: int) -> None:
-        query = "update rounds set upload = null, z = null, lam = null where experiment = ? and z is not null and "
-        self._execute(query + which, name, *values)
+    def _delete_states(self, name: str, *, keep_base: int | None = None) -> None:
+        """Delete the uploads and states of all rounds, except those of the base."""
+        query = "update rounds set upload = null, z = null, lam = null where experiment = ? and z is not null"
+        self._execute(f"{query} and (? is null or round != ?)", name, keep_base, keep_base)
 
     def _count_repeats(self, day: str, lines: int = 0, more: int = 0) -> None:
         self._execute(

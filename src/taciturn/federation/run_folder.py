@@ -88,8 +88,15 @@ def federated_study(agreement: Agreement, data: str = "", test: Shard | None = N
     settings, facts = agreement.study_plan.settings, agreement.facts
     if data:
         settings, facts = replace(settings, data=data), facts._replace(test="none")
-    terms, names = agreement.terms, (agreement.features, agreement.target)
-    dataset = Dataset(terms.name, terms.agents, (), test, *names, features_by=settings.features)
+    dataset = Dataset(
+        name=agreement.terms.name,
+        agents=agreement.terms.agents,
+        train=(),
+        test=test,
+        features=agreement.features,
+        target=agreement.target,
+        features_by=settings.features,
+    )
     return Study(settings, dataset, agreement.study_plan.problem, agreement.study_plan.parts, facts)
 
 

@@ -227,23 +227,27 @@ def open_session(
     begun = journal.experiment(name)
     if begun is None:
         begun = journal.begin(name, agreement.terms.name, agreement.terms.digest, uuid.uuid4().hex, non_private)
-    hold = ReservationLock(begun.reservation)
-    place = study_folder(site, name)
+    reservation_lock, path = ReservationLock(begun.reservation), study_folder(site, name)
     with journal.exclusive():
         if find_reservation(site, begun) is None:
-            adjacency, unit = agreement.study_plan.settings.adjacency, agreement.facts.unit
-            study_name = ledger_study_name(begun.study, name)
-            budget = BudgetLedger.open(site.ledger)
-            plan, split = agreement.study_plan, agreement.terms.split
-            given = (study_name, plan.cost, adjacency, unit, non_private, begun.reservation)
-            budget.reserve(*given, plan.held_out_cost, split)
-        if not place.exists() and not any(journal.charges(name)):
+            plan = agreement.study_plan
+            BudgetLedger.open(site.ledger).reserve(
+                ledger_study_name(begun.study, name),
+                plan.cost,
+                adjacency=plan.settings.adjacency,
+                unit=agreement.facts.unit,
+                non_private=non_private,
+                name=begun.reservation,
+                held_out=plan.held_out_cost,
+                split=agreement.terms.split,
+            )
+        if not path.exists() and not any(journal.charges(name)):
             note = [NonPrivateEntry(agent=site.name, reason=non_private)] if non_private else []
-            create_study_folder(place, study, begun.reservation, ledger=note)
-    folder = RunFolder.open(place)
+            create_study_folder(path, study, begun.reservation, ledger=note)
+    folder = RunFolder.open(path)
     folder.check_home_machine()
     shard, held_out = dataset.train[0], dataset.held_out_shards[0]
-    return kind(site, journal, begun, agreement, shard, held_out, study, folder, seed, hold)
+    return kind(site, journal, begun, agreement, shard, held_out, study, folder, seed, reservation_lock)
 
 
 def non_private_reason(seed: int | None) -> str:

@@ -11,7 +11,7 @@ import hashlib
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
@@ -151,9 +151,10 @@ class SumCoordinator(Coordinator):
     def _run_round(self, exchange: Exchange, ready: list[str]) -> list[str]:
         """Run one slot with the ready sites, and return the sites for the next one."""
         began, t = time.perf_counter(), self.state.round + 1
-        for attempt, opened in self._open_slot(exchange, ready, t, self._new_attempt):
-            self._advance(attempt, opened)
+        if (found := self._open_slot(exchange, ready, t, self._new_attempt)) is not None:
+            self._advance(*found)
             self.log_event("round", round=t, ms=round(1000.0 * (time.perf_counter() - began), 1))
+            self.pending = self.masked = None
         return [site for site in ready if site not in self._gone]
 
     def _run_evaluation(self, exchange: Exchange, ready: list[str]) -> list[str]:
@@ -161,8 +162,10 @@ class SumCoordinator(Coordinator):
         if self._round_begun:  # a newer slot would end it
             return self._run_round(exchange, ready)
         t, names = self.state.round, self.agreement.terms.agents
-        for attempt, opened in self._open_slot(exchange, ready, t, self._new_evaluation):
+        if (found := self._open_slot(exchange, ready, t, self._new_evaluation)) is not None:
+            attempt, opened = found
             self._record_evaluation(opened.total, [names[site - 1] for site in opened.alive], attempt.slot)
+            self.pending = self.masked = None
         up, down = self._traffic
         self.state = self.state._replace(sent=(self.state.sent[0] + up, self.state.sent[1] + down))
         if not (self.is_evaluated or self.evaluation_due):
@@ -175,13 +178,16 @@ class SumCoordinator(Coordinator):
         ready: list[str],
         t: int,
         choose: Callable[[int, Sequence[str], Directory], SlotAttempt],
-    ) -> Iterator[tuple[SlotAttempt, OpenedSum]]:
-        """Continue the pending slot or begin a new one; yield what was opened, unless the slot is lost."""
+    ) -> tuple[SlotAttempt, OpenedSum] | None:
+        """Continue the pending slot or begin a new one, and return what was opened; None if it is lost or must wait.
+
+        A slot that was opened stays pending until the caller has stored its sum.
+        """
         self._gone, self._rejected, self._traffic = set(), {}, (0, 0)
         directory = self._join_epoch(exchange, ready, t)
         roster = [] if directory is None else self._present(ready, directory.sites)
         if directory is None or not (self.pending or len(roster) >= self.quorum):
-            return
+            return None
         attempt = self.pending = self.pending or choose(t, roster, directory)
         self._charge_slot(attempt)
         try:
@@ -191,9 +197,9 @@ class SumCoordinator(Coordinator):
             event = "evaluation lost" if self.evaluation_begun else "slot lost"
             self.log_event(event, round=t, slot=attempt.slot, reason=str(error))
             self.files.write_attempt(attempt, lost=True)
-        else:
-            yield attempt, opened
-        self.pending = self.masked = None
+            self.pending = self.masked = None
+            return None
+        return attempt, opened
 
     def _join_epoch(self, exchange: Exchange, ready: Sequence[str], t: int) -> Directory | None:
         """Return the directory of an epoch in which the ready sites can upload, or None if too few are left."""
@@ -345,20 +351,21 @@ class SumCoordinator(Coordinator):
                 exchange, questions, wire.AGREE, t, lambda site, data: opening.read_signature(site, alive, data)
             )
         request = opening.share_request(alive, signatures)
-        answers: dict[int, list[int]] = {}
         helpers = self._helpers(attempt.question, self._present(ready, alive))
         most = opening.threshold + SPARE_HELPERS
-        for some in (helpers[:most], helpers[most:]):
-            answers |= self._ask(exchange, dict.fromkeys(some, request), wire.REVEAL, t, opening.read_shares)
-            try:
-                opened = opening.open(masked, answers)
-            except (SlotLost, WrongShares):
-                if some == helpers[most:] or not helpers[most:]:
-                    raise
-            else:
-                self._note_wrong_shares(attempt, opened)
-                return opened
-        raise AssertionError("the last helpers give a sum or an error")
+
+        def ask(some: Sequence[str]) -> dict[int, list[int]]:
+            return self._ask(exchange, dict.fromkeys(some, request), wire.REVEAL, t, opening.read_shares)
+
+        answers = ask(helpers[:most])
+        try:
+            opened = opening.open(masked, answers)
+        except (SlotLost, WrongShares):
+            if not helpers[most:]:
+                raise
+            opened = opening.open(masked, answers | ask(helpers[most:]))
+        self._note_wrong_shares(attempt, opened)
+        return opened
 
     def _note_wrong_shares(self, attempt: SlotAttempt, opened: OpenedSum) -> None:
         """Record whose shares did not agree with those that opened the sum; others are asked before them from now on.
@@ -372,7 +379,9 @@ class SumCoordinator(Coordinator):
             self.log_event("wrong shares", site=site, round=attempt.question.round, slot=attempt.slot, dealers=whose)
             LOG.warning(
                 "slot %s: the shares that %s sent do not agree with those of the others, for the secrets of %s",
-                *(attempt.slot, site, ", ".join(whose)),
+                attempt.slot,
+                site,
+                ", ".join(whose),
             )
 
     def _collect(

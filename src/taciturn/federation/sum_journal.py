@@ -94,8 +94,8 @@ class SumJournal:
 
     def write_announced(self, state: AnnouncedEpoch) -> None:
         """Store new keys. An older epoch that has not begun can never begin, so its secrets are deleted."""
-        epoch, begun = state.announcement.epoch, self._begun()
-        self.journal.strike_out_sums(self.study.id, "epoch != ?", NEVER if begun is None else begun)
+        epoch = state.announcement.epoch
+        self.journal.delete_sums(self.study.id, keep=self._begun())
         self._count_step()
         self._run(
             "insert into sum_announcements values (?, ?, ?, ?)", epoch, state.announcement.to_bytes(), state.box_key
@@ -123,7 +123,7 @@ class SumJournal:
     def write_begun(self, state: BegunEpoch) -> None:
         """Store that an epoch has begun; all older ones have ended."""
         epoch = state.directory.epoch
-        self.journal.strike_out_sums(self.study.id, "epoch < ?", epoch)
+        self.journal.delete_sums(self.study.id, before=epoch)
         self._count_step()
         self._run("update sum_deals set deal = null where experiment = ? and epoch = ?", epoch)
         self._run("delete from sum_begun where experiment = ? and epoch < ?", epoch)
@@ -135,7 +135,12 @@ class SumJournal:
         self._count_step()
         self._run(
             "insert into sum_uploads values (?, ?, ?, ?, ?, ?, ?, ?)",
-            *(epoch, slot, question.round, step.record.context, to_json(charge.entries), step.record.upload),
+            epoch,
+            slot,
+            question.round,
+            step.record.context,
+            to_json(charge.entries),
+            step.record.upload,
             question.subject,
         )
         where = "where experiment = ? and epoch = ? and slot"

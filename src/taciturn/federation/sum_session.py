@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,8 @@ from taciturn.secure_sum.slot import SlotRules, SlotState, SlotStep, next_epoch
 from taciturn.secure_sum.slot_messages import AliveRequest, ShareRequest, SumQuestion
 from taciturn.secure_sum.sum_wire import SumRefused
 from taciturn.types import Array
+
+P = TypeVar("P", AnnouncedEpoch, DealtEpoch, KeptEpoch)
 
 
 class Sent(NamedTuple):
@@ -122,9 +124,7 @@ class SumSession(SiteSession):
         if self.sums.epochs() >= limit:
             raise Refused(f"this site has made keys for {limit} epochs of this study; that is the limit")
         announced, reply = self.epoch_rules.announce(request.epoch, request.slots, self.sums.newest_epoch())
-        answer = self._store(wire.ANNOUNCE, reply, lambda: self.sums.write_announced(announced))
-        self.prepared = announced
-        return self._counted(answer)
+        return self._prepare(wire.ANNOUNCE, reply, self.sums.write_announced, announced)
 
     def _deal(self, data: bytes) -> bytes:
         prepared = self.prepared
@@ -133,9 +133,7 @@ class SumSession(SiteSession):
         dealt, reply = self.epoch_rules.deal(prepared, data)
         if dealt is prepared:
             return self._repeat(wire.DEAL, reply)
-        answer = self._store(wire.DEAL, reply, lambda: self.sums.write_dealt(dealt))
-        self.prepared = dealt
-        return self._counted(answer)
+        return self._prepare(wire.DEAL, reply, self.sums.write_dealt, dealt)
 
     def _keep(self, data: bytes) -> bytes:
         prepared = self.prepared
@@ -148,9 +146,7 @@ class SumSession(SiteSession):
             return self._repeat(wire.KEEP, complaint.to_bytes())
         if kept is prepared:
             return self._repeat(wire.KEEP, reply)
-        answer = self._store(wire.KEEP, reply, lambda: self.sums.write_kept(kept))
-        self.prepared = kept
-        return self._counted(answer)
+        return self._prepare(wire.KEEP, reply, self.sums.write_kept, kept)
 
     def _begin(self, data: bytes) -> bytes:
         prepared, state = self.prepared, self.state
@@ -257,6 +253,12 @@ class SumSession(SiteSession):
             write()
             self.journal.record_departure(self.experiment.id, f"sum {step}", t or None, answer)
         return answer
+
+    def _prepare(self, step: str, data: bytes, write: Callable[[P], None], prepared: P) -> bytes:
+        """Store a step of an epoch that has not begun; only then the session continues from the state after it."""
+        answer = self._store(step, data, lambda: write(prepared))
+        self.prepared = prepared
+        return self._counted(answer)
 
     def _counted(self, answer: bytes) -> bytes:
         """Return a reply that may leave: its step is counted, and the secrets it makes useless are gone."""

@@ -38,9 +38,13 @@ def sum_study(agreement: Agreement, experiment: str) -> SumStudy:
     if agreement.sum_parameters is None:
         raise InputError(f"{terms.path}: trust is {terms.settings.trust}; this study has no secure sum")
     terms.check_complete()
-    identities = tuple(terms.identities[site] for site in terms.sites)
-    names = bytes.fromhex(terms.digest), bytes.fromhex(experiment)
-    return SumStudy(*names, agreement.sum_parameters, identities, describe_noise(agreement).encode())
+    return SumStudy(
+        terms=bytes.fromhex(terms.digest),
+        experiment=bytes.fromhex(experiment),
+        parameters=agreement.sum_parameters,
+        identities=tuple(terms.identities[site] for site in terms.sites),
+        noise=describe_noise(agreement).encode(),
+    )
 
 
 def describe_noise(agreement: Agreement) -> str:

@@ -119,7 +119,7 @@ class BudgetLedger:
         ledger.chain.create()
         first = {"kind": KIND, "id": ledger.identity, "data": name, "total_epsilon": total_epsilon, "delta": delta}
         first |= {"adjacency": adjacency, "unit": unit, "machine": machine_id(), "time": _today()}
-        ledger.chain.append([first | ({"further": True} if further else {})])
+        ledger.chain.append([first | _given(further=further)])
         return ledger
 
     @classmethod
@@ -283,7 +283,7 @@ class BudgetLedger:
                 row |= {"split": split, "apart": following.apart}
             if state.rule is None:
                 row["rule"] = state.filter_for(max_cost([following.cost, following.held_out])).to_json()
-            self.chain.append([row | ({"non_private": non_private} if non_private else {})])
+            self.chain.append([row | _given(non_private=non_private)])
             return name
 
     def epsilon_after(
@@ -371,7 +371,7 @@ class BudgetLedger:
 
     def _end(self, kind: str, reservation: str, cost: StudyCost, held_out: StudyCost, head: str = "") -> None:
         row = {"kind": kind, "reservation": reservation, **_costs(cost, held_out), "time": _today()}
-        self.chain.append([row | ({"head": head} if head else {})])
+        self.chain.append([row | _given(head=head)])
 
     def _violation(self, reservation: str) -> PrivacyViolation:
         return PrivacyViolation(
@@ -479,6 +479,11 @@ def identity_of(path: Path) -> str:
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptFile(f"{path} is not a budget ledger: 'taciturn ledger init' creates one") from error
     return str(first["id"])
+
+
+def _given(**fields: str | bool) -> dict[str, object]:
+    """Return the optional fields of a row that are not empty."""
+    return {name: value for name, value in fields.items() if value}
 
 
 def _costs(cost: StudyCost, held_out: StudyCost) -> dict[str, object]:

@@ -250,6 +250,16 @@ class Statement(NamedTuple):
         """The bytes that are signed."""
         return HEAD_DOMAIN + canonical(self._asdict())
 
+    @property
+    def ledger_key(self) -> tuple[str, str]:
+        """Which ledger it is about."""
+        return self.ledger, self.id
+
+    @property
+    def subject(self) -> tuple[str, str, int, str]:
+        """The ledger and its lines that it is about, whatever the signer's role and the ledger's state."""
+        return self.ledger, self.id, self.lines, self.head
+
 
 class Signature(NamedTuple):
     """A statement with the key and the signature of its signer."""
@@ -319,9 +329,9 @@ class Signable:
 
     def final_signatures(self) -> list[Signature]:
         """Return the valid signatures of the ledger's last line in a known role, by any key."""
-        subject = self.statement(ORGANISATION)[1:5]
+        subject = self.statement(ORGANISATION).subject
         known = [each for each in self.signatures() if each.statement.role in (ORGANISATION, OFFICER)]
-        return [each for each in known if each.statement[1:5] == subject and each.valid]
+        return [each for each in known if each.statement.subject == subject and each.valid]
 
     def sign(self) -> Signature:
         """Sign the ledger as it is with this machine's key; a repeated signature is not added."""
@@ -391,32 +401,32 @@ class Signable:
         LedgerTampered
             If the signatures are by other keys, are false, or are of other lines.
         """
-        path, found = self.chain.path, [each for each in self.signatures() if each.statement.role == role]
-        if not found:
+        path, in_role = self.chain.path, [each for each in self.signatures() if each.statement.role == role]
+        if not in_role:
             command = "sign" if role == ORGANISATION else "countersign"
             raise InputError(
                 f"{path} has no signature of the {role}, so it cannot be verified; run 'taciturn ledger {command}' "
                 "where the key is"
             )
-        found, others = [each for each in found if key is None or each.key == key], found
-        if key is not None and not found:
-            names = ", ".join(dict.fromkeys(each.key.id for each in others))
+        by_key = [each for each in in_role if key is None or each.key == key]
+        if key is not None and not by_key:
+            names = ", ".join(dict.fromkeys(each.key.id for each in in_role))
             raise LedgerTampered(f"{path} is signed by key {names}, not by the {role}'s key {key.id}")
-        hashes = self.chain.hashes()
-        count, valid = len(hashes) - 1, [each for each in found if each.valid]
+        hashes, valid = self.chain.hashes(), [each for each in by_key if each.valid]
+        count = len(hashes) - 1
         for each in valid:
-            if each.statement.lines > count and each.statement[1:3] == (self.ledger, self.id):
+            if each.statement.lines > count and each.statement.ledger_key == (self.ledger, self.id):
                 raise LedgerTampered(
                     f"{path} was truncated: it has {count} lines, and the {role} signed {each.statement.lines} with "
                     f"key {each.key.id}"
                 )
         for each in reversed(valid):
-            if each.statement[:5] == (role, self.ledger, self.id, count, hashes[-1]):
+            if each.statement.subject == (self.ledger, self.id, count, hashes[-1]):
                 return each
-        (last, signer, _), valid_last = found[-1], found[-1] in valid
+        last, signer = by_key[-1].statement, by_key[-1].key
         if not valid:
             raise LedgerTampered(f"{path}: the {role}'s signature is invalid: key {signer.id} did not sign this")
-        if valid_last and last.lines < count and hashes[last.lines] == last.head:
+        if by_key[-1].valid and last.lines < count and hashes[last.lines] == last.head:
             raise InputError(
                 f"{path} has grown since the {role} signed it: key {signer.id} signed {last.lines} lines, and "
                 f"{count - last.lines} were added; 'taciturn ledger sign' signs it as it is"
@@ -429,7 +439,7 @@ class Signable:
     def _add(self, statement: Statement, key: SigningKey) -> Signature:
         added = Signature(statement, key.public, key.sign(statement.message))
         known = self.signatures()
-        if not any(each[:2] == added[:2] and each.valid for each in known):
+        if not any((each.statement, each.key) == (statement, key.public) and each.valid for each in known):
             write_text(self.file, "".join(each.line for each in [*known, added]))
         return added
 

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 
 from taciturn.secure_sum.epoch_messages import (
     Announcement,
+    BoxAddress,
     BoxDelivery,
     Deal,
     Directory,
@@ -24,8 +25,6 @@ from taciturn.secure_sum.epoch_messages import (
     HeldShares,
     Roll,
     UnopenedBoxes,
-    box_binding,
-    box_statement,
     held_statement,
 )
 from taciturn.secure_sum.masking import fingerprint, is_sound_public, pair_public
@@ -253,19 +252,17 @@ class EpochRules:
                 raise SumRefused(f"site {site} has not signed that it holds its shares under this directory")
 
     def _box(self, directory: Directory, receiver: int, plain: bytes) -> bytes:
-        where = (self.study, directory.epoch, directory.digest, self.site, receiver)
+        address = BoxAddress(directory.epoch, directory.digest, self.site, receiver)
         public = X25519PublicKey.from_public_bytes(directory.announcements[receiver].box)
-        sealed = hpke_suite().encrypt(plain, public, box_binding(*where))
-        return sealed + self.signer.sign(box_statement(*where, sealed))
+        sealed = hpke_suite().encrypt(plain, public, address.binding(self.study))
+        return sealed + self.signer.sign(address.statement(self.study, sealed))
 
     def _open(self, state: DealtEpoch, sender: int, box: bytes) -> list[SlotSecrets]:
-        directory = state.directory
-        where = (self.study, directory.epoch, directory.digest, sender, self.site)
-        sealed, signature = box[:-SIGNATURE_BYTES], box[-SIGNATURE_BYTES:]
-        _check_box(*where, sealed, signature)
+        address = BoxAddress(state.directory.epoch, state.directory.digest, sender, self.site)
+        sealed = _check_box(self.study, address, box)
         try:
             private = X25519PrivateKey.from_private_bytes(state.announced.box_key)
-            values = read_elements(hpke_suite().decrypt(sealed, private, box_binding(*where)))
+            values = read_elements(hpke_suite().decrypt(sealed, private, address.binding(self.study)))
         except (InvalidTag, ValueError) as error:  # InputError of read_elements is a ValueError
             raise BoxesUnopened((sender,)) from error
         return [SlotSecrets(*both) for both in zip(values[::2], values[1::2], strict=True)]
@@ -323,8 +320,7 @@ def read_deal(study: SumStudy, directory: Directory, site: int, data: bytes) -> 
     if (deal.site, deal.epoch, deal.slots, deal.receivers) != (site, directory.epoch, directory.slots, others):
         raise SumRefused(f"the boxes of site {site} are not for this cohort")
     for receiver, box in deal.by_receiver.items():
-        sealed, signature = box[:-SIGNATURE_BYTES], box[-SIGNATURE_BYTES:]
-        _check_box(study, directory.epoch, directory.digest, site, receiver, sealed, signature)
+        _check_box(study, BoxAddress(directory.epoch, directory.digest, site, receiver), box)
     return deal
 
 
@@ -390,11 +386,14 @@ def _check_announcement(study: SumStudy, one: Announcement) -> None:
         raise SumRefused(f"site {one.site} announced a key that is not canonical or is of small order")
 
 
-def _check_box(
-    study: SumStudy, epoch: int, directory: bytes, sender: int, receiver: int, sealed: bytes, signature: bytes
-) -> None:
-    if not study.verify(sender, box_statement(study, epoch, directory, sender, receiver, sealed), signature):
-        raise SumRefused(f"the box of site {sender} for site {receiver} is not signed by it under this directory")
+def _check_box(study: SumStudy, address: BoxAddress, box: bytes) -> bytes:
+    """Return what a box seals; raise unless its sender signed it."""
+    sealed, signature, sender = box[:-SIGNATURE_BYTES], box[-SIGNATURE_BYTES:], address.sender
+    if not study.verify(sender, address.statement(study, sealed), signature):
+        raise SumRefused(
+            f"the box of site {sender} for site {address.receiver} is not signed by it under this directory"
+        )
+    return sealed
 
 
 def _delivery(directory: Directory, deals: Mapping[int, Deal], site: int) -> bytes:

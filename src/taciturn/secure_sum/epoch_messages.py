@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from taciturn.secure_sum.masking import KEY_BYTES
 from taciturn.secure_sum.parameters import SITES_LIMIT, SLOTS_LIMIT
@@ -209,14 +210,25 @@ def held_statement(study: SumStudy, epoch: int, directory: bytes, site: int) -> 
     return study.statement(b"held", numbers((epoch, site)), directory)
 
 
-def box_binding(study: SumStudy, epoch: int, directory: bytes, sender: int, receiver: int) -> bytes:
-    """Return the info that a box is encrypted with; it names the sender and the receiver."""
-    return study.statement(b"box", numbers((epoch, sender, receiver)), directory)
+class BoxAddress(NamedTuple):
+    """Whose box for whom, and the epoch and the directory that it belongs to."""
 
+    epoch: int
+    directory: bytes  # its digest
+    sender: int
+    receiver: int
 
-def box_statement(study: SumStudy, epoch: int, directory: bytes, sender: int, receiver: int, sealed: bytes) -> bytes:
-    """Return what the sender of a box signs."""
-    return study.statement(b"signed box", numbers((epoch, sender, receiver)), directory, sealed)
+    def binding(self, study: SumStudy) -> bytes:
+        """Return the info that the box is encrypted with."""
+        return study.statement(b"box", self._numbers, self.directory)
+
+    def statement(self, study: SumStudy, sealed: bytes) -> bytes:
+        """Return what the sender of the box signs."""
+        return study.statement(b"signed box", self._numbers, self.directory, sealed)
+
+    @property
+    def _numbers(self) -> bytes:
+        return numbers((self.epoch, self.sender, self.receiver))
 
 
 def _check_boxes(message: Deal | BoxDelivery, sites: tuple[int, ...], boxes: bytes, slots: int) -> None:

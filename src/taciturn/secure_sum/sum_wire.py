@@ -172,7 +172,11 @@ def _is_list(value: Any, length: int | None = None) -> bool:
     return right and all(map(_is_number, value))
 
 
-@cache
 def _fields(kind: Any) -> dict[str, Any]:
     """Return the types of a message's fields."""
+    return _read_fields(kind)
+
+
+@cache
+def _read_fields(kind: Any) -> dict[str, Any]:
     return {name: hint for name, hint in get_type_hints(kind).items() if name != "KIND"}
