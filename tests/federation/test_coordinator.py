@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from taciturn.errors import InputError
-from taciturn.federation import coordinator, run_folder, server_state, upload_coordinator
+from taciturn.federation import coordinator, run_folder, server_state
 from taciturn.federation.agent import SiteAgent
 from taciturn.federation.coordinator import (
     FINISHED,
@@ -172,13 +172,7 @@ def test_an_answer_that_is_lost_was_given_and_is_rolled_back(
 def test_a_coordinator_that_dies_continues_where_it_was(
     federation: Federation, agents: dict[str, SiteAgent], monkeypatch: pytest.MonkeyPatch, where: str, after: bool
 ) -> None:
-    owner: Any = (
-        server_state
-        if hasattr(server_state, where)
-        else upload_coordinator
-        if hasattr(upload_coordinator, where)
-        else coordinator
-    )
+    owner: Any = server_state if hasattr(server_state, where) else coordinator
     real, calls = getattr(owner, where), [0]
 
     def dying(*given: Any) -> Any:
@@ -214,7 +208,7 @@ def test_random_faults_at_every_place(tmp_path: Path, monkeypatch: pytest.Monkey
         federation = make_federation(tmp_path / str(number), {"study": {"rounds": 3}})
         with monkeypatch.context() as patch:
             places: list[tuple[Any, str]] = [(server_state, "save_state"), (server_state, "journal_w")]
-            for owner, name in [*places, (upload_coordinator, "record_round")]:
+            for owner, name in [*places, (coordinator, "record_round")]:
                 patch.setattr(owner, name, mortal(rng, getattr(owner, name)))
             story(federation, rng)
 

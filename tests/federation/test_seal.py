@@ -41,6 +41,7 @@ from taciturn.federation.seal import (
 from taciturn.federation.terms import SITE_NAME
 from taciturn.federation.upload_coordinator import UploadCoordinator
 from taciturn.federation.validation import Rejected, read_ready
+from taciturn.secure_sum.sum_wire import MAGIC
 from tests.federation.helpers import EXPERIMENT, SITES, Federation, Local, check_like_replay, make_federation
 
 LIMIT = 1000
@@ -199,7 +200,7 @@ def test_garbage_is_refused(we: Parties, garbage: bytes) -> None:
     head = seal._head(HEADER)
     for data in (garbage, seal.MAGIC + garbage, head + garbage, head[:-1] + garbage):
         refused(we.read, data)
-    refused(we.read, wire.MAGIC + head[len(wire.MAGIC) :] + garbage, match="not a sealed message")
+    refused(we.read, MAGIC + head[len(MAGIC) :] + garbage, match="not a sealed message")
 
 
 @pytest.mark.parametrize(

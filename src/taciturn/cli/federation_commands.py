@@ -360,9 +360,7 @@ def _coordinate(
         stop_signals(log_line) as stop,
         FederationDisplay(stderr, log_line, lines=log is not None) as display,
     ):
-        return run_coordinator(
-            terms, kits, own, place, log_line, stop, display.show, without, audit_line, evaluate=evaluate
-        )
+        return run_coordinator(terms, kits, own, place, stop, display.show, without, audit_line, evaluate=evaluate)
 
 
 @federation.command()

@@ -59,6 +59,15 @@ def is_private(path: Path) -> bool:
     return path.name in private or path.parent.name in private or path.is_relative_to(state_folder())
 
 
+def file_version(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes whenever a file is written: inode, size and time of the last change; None without a file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_ctime_ns
+
+
 def flush_folder(path: Path) -> None:
     """Flush a folder's directory entries to disk."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from taciturn.core.storage import format_bytes
-from taciturn.federation.journal import KEPT_BACK, LEFT, Departure, Journal
+from taciturn.core.storage import file_version, format_bytes
+from taciturn.federation.journal import KEPT_BACK, LEFT, Departure, Journal, journal_path
 from taciturn.federation.policy import Site, read_site
 from taciturn.federation.site_operations import describe_peers, read_peers_report
 from taciturn.federation.site_session import study_folder
@@ -134,11 +134,11 @@ class SiteRecords:
     _ledgers: dict[str, JsonlTail] = field(default_factory=dict)
     _events: dict[str, list[ReleaseEntry]] = field(default_factory=dict)  # by the hash of the upload
     _slots: dict[str, set[str]] = field(default_factory=dict)  # by experiment
-    _stamps: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    _versions: dict[str, tuple[object, ...]] = field(default_factory=dict)
 
     def refresh(self) -> None:
         """Read what is new."""
-        journal = self.site.state / "journal.sqlite"
+        journal = journal_path(self.site.state)
         if self._changed("ledger", self.site.ledger):
             self.account = BudgetLedger.open(self.site.ledger).state()
         if journal.is_file() and self._changed("journal", journal, journal.with_name(f"{journal.name}-wal")):
@@ -173,9 +173,9 @@ class SiteRecords:
                     self.newest_slot, self.slots = entry.slot, len(self._slots[name])
 
     def _changed(self, name: str, *paths: Path) -> bool:
-        stamp = tuple(n for path in paths if path.exists() for n in (path.stat().st_size, path.stat().st_mtime_ns))
-        before, self._stamps[name] = self._stamps.get(name), stamp
-        return before != stamp
+        versions = tuple(map(file_version, paths))
+        before, self._versions[name] = self._versions.get(name), versions
+        return before != versions
 
 
 @dataclass

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import sqlite3
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from taciturn.federation import SPEAKS, site_session
 from taciturn.federation import messages as wire
 from taciturn.federation.agreement import StudyLoader, find_objections
 from taciturn.federation.journal import DAILY_LINES, Experiment, Journal, timestamp
+from taciturn.federation.logs import LOG
 from taciturn.federation.messages import (
     Closed,
     CloseRequest,
@@ -54,14 +54,11 @@ class SiteAgent:
         The site's open journal.
     seed : int or None
         A seed for the noise, for tests: it gives no protection.
-    log : callable
-        Gets lines that stay at the site.
     """
 
     path: Path
     journal: Journal
     seed: int | None = None
-    log: Callable[[str], None] = lambda line: None
     speaks: range = SPEAKS  # supported message versions
     loader: StudyLoader = field(default_factory=StudyLoader)
     disk_error: str = ""  # at the last message: another attempt may succeed
@@ -82,7 +79,7 @@ class SiteAgent:
     def abort_study(self, experiment: str, violation: PrivacyViolation) -> str:
         """End a study at this site, also after a restart, and return the reason for the coordinator."""
         self._session = None
-        self.log(f"PRIVACY VIOLATION in study {experiment}: {violation}. No request in this study is answered now.")
+        LOG.info(f"PRIVACY VIOLATION in study {experiment}: {violation}. No request in this study is answered now.")
         self.journal.mark_broken(experiment)
         return STUDY_BROKEN
 
@@ -129,7 +126,7 @@ class SiteAgent:
             lines = [] if self._refusals_muted else lines
         self._refusals_muted = not recorded.has_line
         for line in lines:
-            self.log(line)
+            LOG.info(line)
         return recorded.data
 
     def _handle(self, site: Site, message: Question) -> bytes:

@@ -12,6 +12,7 @@ import numpy as np
 
 from taciturn.algorithms import Algorithm
 from taciturn.algorithms.measure_release import MeasureRelease
+from taciturn.core.storage import file_version
 from taciturn.data import DataOptions, Facts, check_facts, load, load_unmapped, note_sizes, read_schema
 from taciturn.data.partition import record_draws
 from taciturn.federation import PROTOCOL
@@ -212,9 +213,8 @@ class StudyLoader:
 def _file_versions(site: Site) -> list[Any]:
     """Return values that change when the site's schema or table changes."""
     schema = [Path(site.schema).read_bytes()] if site.schema else []
-    table = Path(site.table)
-    stats = [file.stat() for file in (table, *sorted(table.glob("*")))] if site.table and table.exists() else []
-    return [*schema, *((stat.st_ino, stat.st_size, stat.st_ctime_ns) for stat in stats)]
+    table = [Path(site.table), *sorted(Path(site.table).glob("*"))] if site.table else []
+    return [*schema, *map(file_version, table)]
 
 
 def find_objections(site: Site, agreement: Agreement, reserved: bool = False) -> list[str]:

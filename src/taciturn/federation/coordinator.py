@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,16 @@ from taciturn.federation.agreement import Agreement
 from taciturn.federation.exchange import Exchange
 from taciturn.federation.journal import Place, evaluation_place, place_of
 from taciturn.federation.messages import CloseRequest, Invitation, Refusal
-from taciturn.federation.run_folder import finish_study_folder, participation_totals
+from taciturn.federation.run_folder import (
+    RoundLine,
+    finish_study_folder,
+    participation_totals,
+    read_rounds,
+    record_round,
+    rounds_path,
+)
+from taciturn.federation.server_state import ServerState
+from taciturn.federation.sum_state import SumState
 from taciturn.federation.validation import Rejected, printable
 from taciturn.planning.study import Study
 from taciturn.privacy.events import BatchEvent
@@ -47,12 +56,16 @@ BACKOFF_SECONDS, LONGEST_BACKOFF = 15.0, 600.0  # for a site that was too slow o
 CLOSING_EVENTS = ("ready", "closed", "refused", "left out")  # show whether a site waits for the end of a study
 
 
+Traffic: TypeAlias = tuple[int, int]
+"""Bytes of messages from the sites and to the sites."""
+
+
 class StudyProgress(NamedTuple):
     """How far a study is."""
 
     round: int  # rounds done
     w: Array  # [J, 1, K]  the model so far, in parameters of the features
-    sent: tuple[int, int]  # bytes of messages from the sites and to the sites
+    sent: Traffic
 
 
 class SlotTotals(NamedTuple):
@@ -97,6 +110,7 @@ class Coordinator(ABC):
     experiment: str
     excluded: tuple[str, ...] = ()
     speaks: range = SPEAKS
+    state: ServerState | SumState = field(init=False)  # at the last checkpoint
     chain: HashChain = field(init=False)
     charged: set[tuple[str, Place]] = field(init=False)  # site, and round, evaluation or slot
     measured: set[Place] = field(init=False)  # of those, the evaluations, or their slots
@@ -119,9 +133,9 @@ class Coordinator(ABC):
         self.non_private_sites = {entry.agent for entry in ledger if isinstance(entry, NonPrivateEntry)}
 
     @property
-    @abstractmethod
     def progress(self) -> StudyProgress:
         """Rounds done, the model so far, and the bytes that were sent."""
+        return StudyProgress(self.state.round, self.state.w, self.state.sent)
 
     @property
     @abstractmethod
@@ -186,9 +200,13 @@ class Coordinator(ABC):
     def _run_evaluation(self, exchange: Exchange, ready: list[str]) -> list[str]:
         """Evaluate the model as it is with the ready sites, and return the sites for the next round."""
 
-    @abstractmethod
     def _measured(self) -> dict[str, Array]:
         """Return statistics for estimating the noise in an additive model's curves; empty for other models."""
+        statistics = self.state.server.statistics
+        if statistics is None:
+            return {}
+        answered = np.array([len(line.answered) for line in read_rounds(self.folder)])
+        return {"server_statistics": statistics, "round": np.array(self.state.round), "answered": answered}
 
     @property
     def _fate_of_excluded(self) -> str:
@@ -404,6 +422,26 @@ class Coordinator(ABC):
         new = Counter({(agents.index(site), event): count for site in sites if (site, place) not in self.charged})
         self.chain.append(release_entries(new, labels, agents, first=t, last=t, slot=slot))
         self.charged |= {(site, place) for site in sites}
+
+    def _record_round(
+        self,
+        t: int,
+        w: Array,
+        residual: float,
+        answered: Sequence[str],
+        rejected: dict[str, str],
+        traffic: Traffic,
+        slot: str = "",
+    ) -> None:
+        """Write the metrics of a finished round and its line in rounds.jsonl."""
+        record_round(self.folder, self.study, t, w, residual, self._sent_with(traffic), self.study.dataset.test)
+        missing = [site for site in self.agents if site not in answered]
+        line = RoundLine(t, self.agreement.part.rounds, list(answered), missing, rejected, *traffic, slot)
+        append_lines(rounds_path(self.folder.path), [line._asdict()])
+
+    def _sent_with(self, traffic: Traffic) -> Traffic:
+        """Return the bytes of the whole study, with those of a round or an evaluation."""
+        return self.state.sent[0] + traffic[0], self.state.sent[1] + traffic[1]
 
     def _record_evaluation(self, total: NDArray[np.int64], answered: Sequence[str], slot: str | None = None) -> None:
         """Store what the sum [D] over some sites says about the model as it is."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from taciturn.federation.identity import Identity
 from taciturn.federation.link import Frame, Kind, Link
-from taciturn.federation.logs import AuditLog, RateLimit, no_audit
+from taciturn.federation.logs import LOG, AuditLog, RateLimit, is_noted, no_audit
 from taciturn.federation.seal import HANDSHAKE, QUESTION, Header, Unsealed, open_answer, reply_header, seal_question
 from taciturn.federation.status import CoordinatorStatus
 from taciturn.federation.terms import Terms
@@ -81,7 +81,6 @@ class SealedExchange:
     identity: Identity
     experiment: str
     limit: int
-    say: Callable[[str], None] = lambda line: None
     versions: dict[str, int] = field(default_factory=dict)  # message version of each site
     status: CoordinatorStatus = field(default_factory=CoordinatorStatus)
     audit: AuditLog = no_audit
@@ -200,9 +199,9 @@ class SealedExchange:
     def _drop(self, site: str, error: Unsealed) -> None:
         self.status.dropped += 1
         count = self.status.dropped
-        if count & (count - 1) == 0:  # the 1st, 2nd, 4th, 8th...
+        if is_noted(count):
             self.audit("dropped", site=site, messages=count)
-            self.say(f"dropped {count} messages that no site sealed for this coordinator, last from '{site}': {error}")
+            LOG.info(f"dropped {count} messages that no site sealed for this coordinator, last from '{site}': {error}")
 
     def _lose(self, site: str) -> None:
         """Give up a question that will not be answered."""

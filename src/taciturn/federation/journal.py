@@ -213,7 +213,7 @@ class Journal:
         """
         make_folder(folder, exist_ok=True, private=True)
         with locked(folder / "lock", f"{folder} is in use by another agent of this site", timeout=patience):
-            path = folder / "journal.sqlite"
+            path = journal_path(folder)
             path.touch(mode=0o600)
             path.chmod(0o600)
             journal = cls.connect(path)
@@ -237,7 +237,7 @@ class Journal:
         InputError
             If the site has no journal yet.
         """
-        path = folder / "journal.sqlite"
+        path = journal_path(folder)
         if not path.is_file():
             raise InputError(f"there is no journal in {folder}: this site has not taken part in a study yet")
         journal = cls.connect(path, durable=False)
@@ -553,6 +553,11 @@ class Journal:
             "on conflict (day) do update set lines = lines + excluded.lines, more = more + excluded.more",
             *(day, lines, more),
         )
+
+
+def journal_path(state: Path) -> Path:
+    """Return the journal in a site's state folder."""
+    return state / "journal.sqlite"
 
 
 def timestamp() -> str:

@@ -31,7 +31,7 @@ from taciturn.federation.journal import Journal, Place
 from taciturn.federation.kits import provision
 from taciturn.federation.messages import array_digest
 from taciturn.federation.policy import read_site, write_peer
-from taciturn.federation.run_folder import RoundLine, read_rounds
+from taciturn.federation.run_folder import RoundLine, read_rounds, rounds_path
 from taciturn.federation.site_session import study_folder
 from taciturn.federation.sum_terms import noise_number
 from taciturn.federation.terms import Terms, read_terms
@@ -212,7 +212,7 @@ class LocalFederation:
     @property
     def rounds_done(self) -> int:
         """The number of finished rounds."""
-        path = self.run / "rounds.jsonl"
+        path = rounds_path(self.run)
         return max((row["round"] for row in read_lines(path)), default=0) if path.exists() else 0
 
     def wait_for_round(self, number: int) -> None:

@@ -58,7 +58,12 @@ class ParticipationTotals(NamedTuple):
 
 def read_rounds(folder: RunFolder) -> list[RoundLine]:
     """Return the lines of rounds.jsonl, in order."""
-    return [RoundLine(**row) for row in read_lines(folder.path / "rounds.jsonl")]
+    return [RoundLine(**row) for row in read_lines(rounds_path(folder.path))]
+
+
+def rounds_path(folder: Path) -> Path:
+    """Return the file of a coordinator's run folder that has a line for each round."""
+    return folder / "rounds.jsonl"
 
 
 def participation_totals(folder: RunFolder) -> ParticipationTotals:

@@ -16,7 +16,7 @@ from taciturn.federation.agreement import (
     verified_peers,
 )
 from taciturn.federation.identity import Identity, group_digits
-from taciturn.federation.journal import Experiment, Journal
+from taciturn.federation.journal import Experiment, Journal, journal_path
 from taciturn.federation.kits import Kit, check_address, read_kit
 from taciturn.federation.policy import Site, read_site, write_peer
 from taciturn.federation.run_folder import verify_model_signature
@@ -290,7 +290,7 @@ def site_status(path: Path) -> SiteReport:
 
 def _experiments(site: Site) -> dict[Experiment, list[int]]:
     """Return the studies of a site with the round of each of its uploads."""
-    if not (site.state / "journal.sqlite").is_file():
+    if not journal_path(site.state).is_file():
         return {}
     with Journal.read(site.state) as journal:
         return {begun: journal.answered_rounds(begun.id) for begun in journal.experiments()}

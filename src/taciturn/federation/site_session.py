@@ -116,9 +116,7 @@ class SiteSession:
         if not 1 <= t <= self.agreement.part.rounds:
             raise Refused(f"there is no model after round {t}: the study has {self.agreement.part.rounds} rounds")
         self._check_parameters(w)
-        if not self.ledger.has_room(self._evaluation_cost):
-            raise Refused(f"the evaluation of round {t} would exceed the budget that is reserved for this study")
-        self._announce_noise()
+        self._begin_draw(self._evaluation_cost, f"the evaluation of round {t}")
         released = measure(w, self.held_out, self._noise(number))
         self._check_events([released.event], self._evaluation_cost)
         return np.ascontiguousarray(released.integers[:, 0]), released.event
@@ -168,8 +166,10 @@ class SiteSession:
             self.ledger.charge(charge)
             self.ledger.check_not_overdrawn()
 
-    def _announce_noise(self) -> None:
-        """Write to the budget ledger that noise is about to be drawn."""
+    def _begin_draw(self, cost: EventsOfSides, what: str) -> None:
+        """Raise unless the reservation has room; write to the budget ledger that noise is about to be drawn."""
+        if not self.ledger.has_room(cost):
+            raise Refused(f"{what} would exceed the budget that is reserved for this study")
         if not self.noise_announced:
             self.reservation_lock.write_folder(self.folder.path.resolve())
             BudgetLedger.open(self.site.ledger).start(self.experiment.reservation)

@@ -22,17 +22,16 @@ from taciturn.algorithms.noisy_gradient import SummedGradient
 from taciturn.algorithms.server import Received
 from taciturn.errors import BudgetExhausted, TrainingDiverged
 from taciturn.federation import messages as wire
-from taciturn.federation import server_state, validation
-from taciturn.federation.coordinator import Backoff, Coordinator, SlotTotals, StudyProgress
+from taciturn.federation import validation
+from taciturn.federation.coordinator import Backoff, Coordinator, SlotTotals
 from taciturn.federation.exchange import Exchange
 from taciturn.federation.logs import LOG
 from taciturn.federation.messages import Refusal, SumRequest, SumRoundRequest
-from taciturn.federation.run_folder import RoundLine, read_rounds, record_round
+from taciturn.federation.run_folder import read_rounds
 from taciturn.federation.sum_state import EpochFile, SlotAttempt, SumFiles, SumState
 from taciturn.federation.sum_terms import SPARE_EPOCHS, sum_study
 from taciturn.federation.validation import Rejected
 from taciturn.objectives.clipping import admissible
-from taciturn.runs.folder import append_lines
 from taciturn.secure_sum.epoch import (
     BoxesUnopened,
     make_deliveries,
@@ -87,11 +86,6 @@ class SumCoordinator(Coordinator):
         if self.pending is not None:
             self.masked = self.files.read_masked(self.pending.question)
         self.asked = {str(slot) for _, slot in self.charged}
-
-    @property
-    def progress(self) -> StudyProgress:
-        """Rounds done, the model so far, and the bytes that were sent."""
-        return StudyProgress(self.state.round, self.state.w, self.state.sent)
 
     @property
     def slots(self) -> SlotTotals:
@@ -166,8 +160,7 @@ class SumCoordinator(Coordinator):
             attempt, opened = found
             self._record_evaluation(opened.total, [names[site - 1] for site in opened.alive], attempt.slot)
             self.pending = self.masked = None
-        up, down = self._traffic
-        self.state = self.state._replace(sent=(self.state.sent[0] + up, self.state.sent[1] + down))
+        self.state = self.state._replace(sent=self._sent_with(self._traffic))
         if not (self.is_evaluated or self.evaluation_due):
             self._skip_evaluation("its slot was lost, and the others are for later models")
         return [site for site in ready if site not in self._gone]
@@ -437,15 +430,9 @@ class SumCoordinator(Coordinator):
                 "sends invalid values; choose a smaller eta and another --out"
             )
         coefficients = algorithm.coefficients(model, server)
-        up, down = self._traffic
-        sent = state.sent[0] + up, state.sent[1] + down
-        record_round(self.folder, self.study, t, coefficients, math.nan, sent, self.study.dataset.test)
-        names = self.agreement.terms.agents
-        there = [names[p] for p in answered]
-        missing = [site for site in self.agents if site not in there]
-        line = RoundLine(t, self.agreement.part.rounds, there, missing, self._rejected, up, down, attempt.slot)
-        append_lines(server_state.line_files(self.folder)[1], [line._asdict()])
-        self.state = SumState(t, server, agent, coefficients, sent)
+        names = [self.agreement.terms.agents[p] for p in answered]
+        self._record_round(t, coefficients, math.nan, names, self._rejected, self._traffic, attempt.slot)
+        self.state = SumState(t, server, agent, coefficients, self._sent_with(self._traffic))
         self.files.save(self.state)
 
     def _ask(
@@ -519,14 +506,6 @@ class SumCoordinator(Coordinator):
     def _sizes(self) -> tuple[int, ...]:
         """The declared records of every site."""
         return tuple(self.agreement.terms.sites.values())
-
-    def _measured(self) -> dict[str, Array]:
-        """Return statistics for estimating the noise in an additive model's curves; empty for other models."""
-        statistics = self.state.server.statistics
-        if statistics is None:
-            return {}
-        answered = np.array([len(line.answered) for line in read_rounds(self.folder)])
-        return {"server_statistics": statistics, "round": np.array(self.state.round), "answered": answered}
 
     def _report_lines(self) -> list[str]:
         parameters, slots = self.sums.parameters, self.slots

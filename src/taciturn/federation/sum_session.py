@@ -195,9 +195,7 @@ class SumSession(SiteSession):
 
     def _gradient(self, t: int, sent: Sent, number: int) -> tuple[NDArray[np.int64], BatchEvent]:
         """Return the integers of this site with fresh noise, and the event of the draw."""
-        if not self.ledger.has_room(self._round_cost):
-            raise Refused(f"round {t} would exceed the budget that is reserved for this study")
-        self._announce_noise()
+        self._begin_draw(self._round_cost, f"round {t}")
         try:
             released = self._algorithm.local_gradient(t, sent.w, sent.agent, self.shard, self._noise(number))
         except MissedRound as missed:

@@ -27,7 +27,7 @@ from taciturn.federation.identity import Identity
 from taciturn.federation.journal import KEPT_BACK, Journal
 from taciturn.federation.kits import HUB, check_address, read_kit
 from taciturn.federation.link import BrokenLink, Frame, Kind
-from taciturn.federation.logs import AuditLog, RateLimit, no_audit
+from taciturn.federation.logs import LOG, AuditLog, RateLimit, is_noted, no_audit
 from taciturn.federation.messages import CloseRequest, Invitation, Refusal, Reply, upload_round
 from taciturn.federation.policy import Site, read_site
 from taciturn.federation.release import ReleaseGate
@@ -63,15 +63,14 @@ class Vault:
         The site's private identity.
     release : ReleaseGate
         Checks every reply before it leaves.
-    say, audit
-        Get sentences for the operator, and everything that happens.
+    audit : AuditLog, optional
+        Gets everything that happens.
     """
 
     path: Path
     agent: SiteAgent
     identity: Identity
     release: ReleaseGate
-    say: Callable[[str], None] = lambda line: None
     audit: AuditLog = no_audit
     status: AgentStatus = field(default_factory=AgentStatus)
     seldom: RateLimit = field(default_factory=RateLimit)
@@ -104,7 +103,7 @@ class Vault:
             self._drop(error)
             return None
         except OSError as error:  # the coordinator asks again
-            self.say(f"cannot store the signature of the model ({error}); the question is not answered")
+            LOG.info(f"cannot store the signature of the model ({error}); the question is not answered")
             return None
         else:
             self.status.question = time.time()
@@ -129,7 +128,7 @@ class Vault:
             return
         self.status.connected = time.time() if connected else None
         if self.seldom():
-            self.say("connected to the coordinator" if connected else "disconnected from the coordinator")
+            LOG.info("connected to the coordinator" if connected else "disconnected from the coordinator")
             self.audit("connected" if connected else "disconnected")
 
     def _check_envelope(self, site: Site, terms: Terms, opened: seal.Opened) -> None:
@@ -177,16 +176,15 @@ class Vault:
     def _drop(self, error: seal.Unsealed) -> None:
         self.status.dropped += 1
         count = self.status.dropped
-        if count & (count - 1) == 0:  # the 1st, 2nd, 4th, 8th...
+        if is_noted(count):
             self.audit("dropped", messages=count)
-            self.say(f"dropped {count} messages that the coordinator did not seal for this site: {error}")
+            LOG.info(f"dropped {count} messages that the coordinator did not seal for this site: {error}")
 
 
 def run_vault(
     site: Site,
     loader: StudyLoader,
     seed: int | None,
-    say: Callable[[str], None],
     stop: Callable[[], bool],
     audit: AuditLog = no_audit,
 ) -> None:
@@ -200,8 +198,6 @@ def run_vault(
         Cache of the site's study and records.
     seed : int or None
         A seed for the noise, for tests: it gives no protection.
-    say : callable
-        Gets sentences for the site's operator.
     stop : callable
         Returns whether the agent should stop.
     audit : AuditLog, optional
@@ -219,8 +215,8 @@ def run_vault(
         locked(site.state / AGENT_LOCK, f"an agent is running in {site.state} already", f"{os.getpid()}\n"),
         Journal.open(site.state) as journal,
     ):
-        agent = SiteAgent(site.path, journal, seed, say, loader=loader)
-        vault = Vault(site.path, agent, identity, ReleaseGate(journal), say, audit)
+        agent = SiteAgent(site.path, journal, seed, loader=loader)
+        vault = Vault(site.path, agent, identity, ReleaseGate(journal), audit)
         audit("start", pid=os.getpid())
         try:
             with publish_status(vault.status, site.state / STATUS_FILE):
@@ -238,15 +234,15 @@ def _supervise_engine(vault: Vault, site: Site, loader: StudyLoader, stop: Calla
         try:
             if not loaded:
                 loader.dataset(site)
-                vault.say(f"{site.name}: the agent is up; Ctrl-C stops it")
+                LOG.info(f"{site.name}: the agent is up; Ctrl-C stops it")
                 loaded = True
             _serve(vault, running, stop)
         except BrokenLink as error:
-            vault.say(f"restarting the engine: {error}")
+            LOG.info(f"restarting the engine: {error}")
             vault.status.restarts += 1
             vault.audit("engine restarted", reason=str(error))
         except StorageUnavailable as error:
-            vault.say(f"disconnected, will try again: this site cannot write ({error})")
+            LOG.info(f"disconnected, will try again: this site cannot write ({error})")
             vault.audit("out of order", reason=str(error))
         finally:
             vault.status.connected = None

@@ -211,10 +211,7 @@ class HashChain:
 
     def _parse(self) -> _Parsed:
         """Read the file and check that every line follows from the previous one."""
-        try:
-            content = self.path.read_bytes()
-        except FileNotFoundError as error:
-            raise CorruptFile(f"the ledger {self.path} is missing") from error
+        content = self._content()
         size = _complete_size(content)
         hashes, rows = [GENESIS], []
         for number, line in enumerate(content[:size].splitlines(), 1):
@@ -227,6 +224,12 @@ class HashChain:
             rows.append(row)
             hashes.append(_hash(line))
         return _Parsed(Tip(Head(len(rows), hashes[-1]), size, len(content)), hashes, rows)
+
+    def _content(self) -> bytes:
+        try:
+            return self.path.read_bytes()
+        except FileNotFoundError as error:
+            raise CorruptFile(f"the ledger {self.path} is missing") from error
 
 
 def read_head(file: Path) -> Head:
