@@ -389,7 +389,7 @@ def test_a_violation_anywhere_in_a_message_ends_its_study(
     monkeypatch.setattr(type(federation.agreement.algorithm), "agent_step", violated)
     assert refused(agent, question(federation, 1)) == STUDY_BROKEN
     begun = agent.journal.experiment(EXPERIMENT)
-    assert begun is not None and begun.broken
+    assert begun is not None and begun.violated_at
 
 
 def test_a_journal_of_another_version_is_refused_with_a_sentence(tmp_path: Path) -> None:

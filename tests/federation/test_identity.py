@@ -146,7 +146,7 @@ def test_no_changed_byte_of_the_file_makes_another_identity(tmp_path: Path) -> N
 
 
 def test_keys_of_two_owners_are_no_identity(tmp_path: Path, north: Identity, south: Identity) -> None:
-    one, other = (found.place.read_bytes() for found in (north, south))
+    one, other = (found.path.read_bytes() for found in (north, south))
     path = tmp_path / "identity"
     path.touch(0o600)
     for content in (one[:-119] + other[-119:], one[:-238] + other[-238:], other[:-119] + one[-119:]):
@@ -164,7 +164,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_private_keys_are_not_shown(north: Identity) -> None:
-    for pem in north.place.read_bytes().split(b"-----BEGIN PRIVATE KEY-----\n")[1:]:
+    for pem in north.path.read_bytes().split(b"-----BEGIN PRIVATE KEY-----\n")[1:]:
         secret = pem.split(b"\n")[0].decode()
         assert secret not in repr(north) and secret not in repr(north._signing)
     assert "PRIVATE" not in repr(SigningKey(new_key(), Path("place")))
@@ -317,7 +317,7 @@ def test_encryption_is_that_of_rfc_9180() -> None:
 
 def reference(owner: Identity, sealed: bytes, info: bytes) -> bytes:
     """Decrypt with a second implementation, from the text of RFC 9180, and the key in the owner's file."""
-    key = load_pem_private_key(owner.place.read_bytes()[-119:], password=None)
+    key = load_pem_private_key(owner.path.read_bytes()[-119:], password=None)
     assert isinstance(key, X25519PrivateKey)
     return hpke_open(key, sealed, info, b"")
 

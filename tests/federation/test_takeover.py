@@ -294,7 +294,7 @@ def test_a_coordinator_whose_engine_was_taken_over_believes_nothing_and_can_be_s
     party: Party, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listener: int
 ) -> None:
     terms, out = party.federation.terms, tmp_path / "run"
-    kits, identity = tmp_path / "kits", party.coordinator.place
+    kits, identity = tmp_path / "kits", party.coordinator.path
     given = {
         "secrets": [
             *map(str, (out, identity, terms.path, kits / "authority" / "ca.key", kits / "north", "/etc/shadow")),
@@ -343,7 +343,7 @@ def test_no_engine_starts_that_could_reach_more(
         if role == "site":
             vault.run_vault(read_site(party.federation.file("north")), StudyLoader(), 7, lambda: False)
         else:
-            terms, place = party.federation.terms, party.coordinator.place
+            terms, place = party.federation.terms, party.coordinator.path
             run_coordinator(terms, tmp_path / "kits", place, tmp_path / "run", lambda: False, lambda line: None)
     assert taken.started == []
 

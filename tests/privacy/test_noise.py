@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import stats
 
 from taciturn.errors import InputError
@@ -127,7 +129,7 @@ def test_l2_laplace_depends_on_its_key_alone_and_shares_no_numbers() -> None:
     assert single.dtype == np.float32
     np.testing.assert_allclose(single, alone, rtol=1e-6)
     others = [SeededNoise((6,), 2, 3, (1,)).continuous(4, "l2-laplace", ONE[:1], LIKE[:, :1])] + [
-        getattr(SeededNoise((6,), 2, 3), kind)(4, ONE[:1], LIKE[:, :1]) for kind in ("gaussian", "laplace")
+        SeededNoise((6,), 2, 3).continuous(4, kind, ONE[:1], LIKE[:, :1]) for kind in ("gaussian", "laplace")
     ]
     for other in others:
         assert abs(np.corrcoef(other.ravel(), alone.ravel())[0, 1]) < 0.05
@@ -153,9 +155,11 @@ def test_a_sample_depends_on_its_key_alone() -> None:
     alone = SeededNoise((6,), 2, 3).poisson_sample(4, 0.5, 9_999, LIKE[:, :1])
     np.testing.assert_array_equal(together[:, 1:], alone)
     others = [SeededNoise((7,), 2, 3), SeededNoise((6,), 1, 3), SeededNoise((6,), 2, 4), SeededNoise((6,), 2, 3, (1,))]
-    drawn = [other.poisson_sample(4, 0.5, 9_999, LIKE[:, :1]) for other in others]
+    drawn: list[NDArray[Any]] = [other.poisson_sample(4, 0.5, 9_999, LIKE[:, :1]) for other in others]
     drawn += [SeededNoise((6,), 2, 3).poisson_sample(5, 0.5, 9_999, LIKE[:, :1])]
-    drawn += [getattr(SeededNoise((6,), 2, 3), kind)(4, ONE[:1], LIKE[:, :1])[:, 0] for kind in ("gaussian", "laplace")]
+    drawn += [
+        SeededNoise((6,), 2, 3).continuous(4, kind, ONE[:1], LIKE[:, :1])[:, 0] for kind in ("gaussian", "laplace")
+    ]
     for other in drawn:
         there = other.ravel()[:9_999]
         assert abs(np.corrcoef(there, alone.ravel()[: len(there)])[0, 1]) < 0.05

@@ -93,7 +93,7 @@ class BothShares(Careless):
 class Keeping(Careless):
     """Old slots continue, and their secrets stay."""
 
-    def struck_out(self, state: SlotState) -> SlotState:
+    def without_old_slots(self, state: SlotState) -> SlotState:
         return state
 
     def check_live(self, state: SlotState, question: SumQuestion) -> None:

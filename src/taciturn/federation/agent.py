@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from taciturn.errors import InputError, PrivacyViolation
-from taciturn.federation import SPEAKS, site_session
+from taciturn.federation import MESSAGE_VERSIONS, site_session
 from taciturn.federation import messages as wire
 from taciturn.federation.agreement import StudyLoader, find_objections
 from taciturn.federation.journal import DAILY_LINES, Experiment, Journal, timestamp
@@ -59,7 +59,7 @@ class SiteAgent:
     path: Path
     journal: Journal
     seed: int | None = None
-    speaks: range = SPEAKS  # supported message versions
+    versions: range = MESSAGE_VERSIONS  # supported message versions
     loader: StudyLoader = field(default_factory=StudyLoader)
     disk_error: str = ""  # at the last message: another attempt may succeed
     _session: UploadSession | SumSession | None = None
@@ -131,7 +131,7 @@ class SiteAgent:
 
     def _handle(self, site: Site, message: Question) -> bytes:
         begun = self.journal.experiment(message.experiment)
-        if begun is not None and begun.broken:
+        if begun is not None and begun.violated_at:
             raise Refused(STUDY_BROKEN)
         if isinstance(message, Invitation):
             self._session = None  # a site that refuses now does not continue with what it agreed to before
@@ -160,7 +160,7 @@ class SiteAgent:
 
     def _choose_version(self, message: Invitation) -> int:
         try:
-            return wire.choose_version(message.speaks, self.speaks)
+            return wire.choose_version(message.speaks, self.versions)
         except InputError as error:
             raise Refused(str(error)) from error
 
@@ -205,11 +205,11 @@ class SiteAgent:
                 "the site's operator to close it"
             )
         today = timestamp()[:10]
-        if sum(begun.begun[:10] == today for begun in self.journal.experiments()) >= NEW_STUDIES_PER_DAY:
+        if sum(begun.started_at[:10] == today for begun in self.journal.experiments()) >= NEW_STUDIES_PER_DAY:
             raise Refused(f"{NEW_STUDIES_PER_DAY} studies were started here today; that is the daily limit")
 
     def _has_ended(self, site: Site, begun: Experiment) -> bool:
-        return begun.closed is not None or site_session.close_if_settled(site, self.journal, begun)
+        return begun.closed_at is not None or site_session.close_if_settled(site, self.journal, begun)
 
     def _record(self, message: Reply) -> bytes:
         kind = wire.KINDS[type(message)]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from taciturn.algorithms.measure_release import MeasureRelease
 from taciturn.core.storage import flushed_size
 from taciturn.errors import InputError
-from taciturn.federation import SPEAKS, validation
+from taciturn.federation import MESSAGE_VERSIONS, validation
 from taciturn.federation import messages as wire
 from taciturn.federation.agreement import Agreement
 from taciturn.federation.exchange import Exchange
@@ -100,7 +100,7 @@ class Coordinator(ABC):
         The study's identifier, 32 hexadecimal digits.
     excluded : tuple of str
         Sites that are left out for good.
-    speaks : range
+    versions : range
         Supported message versions.
     """
 
@@ -109,7 +109,7 @@ class Coordinator(ABC):
     folder: RunFolder
     experiment: str
     excluded: tuple[str, ...] = ()
-    speaks: range = SPEAKS
+    versions: range = MESSAGE_VERSIONS
     state: ServerState | SumState = field(init=False)  # at the last checkpoint
     chain: HashChain = field(init=False)
     charged: set[tuple[str, Place]] = field(init=False)  # site, and round, evaluation or slot
@@ -263,7 +263,7 @@ class Coordinator(ABC):
         for memory in (self.invited, self.backoffs, self.bad_answers):  # nothing carries over from another exchange
             memory.clear()
         ready = self._gather(exchange, stop)
-        patience = time.monotonic() + self.agreement.terms.ready_seconds
+        give_up_at = time.monotonic() + self.agreement.terms.ready_seconds
         while not stop():
             if self.folder.finished and not self.expected_sites:
                 return FINISHED
@@ -274,19 +274,19 @@ class Coordinator(ABC):
                 if self._reported_waiting != tuple(ready):
                     self._reported_waiting = tuple(ready)
                     self.log_event(WAITING, ready=ready, quorum=self.quorum)
-                hopeful = exchange.wait(POLL_SECONDS)
+                can_continue = exchange.wait(POLL_SECONDS)
                 if (
                     self.is_trained and not self.is_complete and not self.evaluate_now
                 ):  # this must not keep a study open
-                    if not hopeful or time.monotonic() > patience or len(self.expected_sites) < self.quorum:
+                    if not can_continue or time.monotonic() > give_up_at or len(self.expected_sites) < self.quorum:
                         self._skip_evaluation("too few sites are left")
                     continue
-                if not hopeful:
+                if not can_continue:
                     return WAITING
                 self._check_quorum_possible()
                 continue
             self._reported_waiting = None
-            patience = time.monotonic() + self.agreement.terms.ready_seconds
+            give_up_at = time.monotonic() + self.agreement.terms.ready_seconds
             if self.is_complete:
                 self._close(exchange, ready)
                 return FINISHED
@@ -323,7 +323,7 @@ class Coordinator(ABC):
             if site not in present:
                 self.log_event("missing", site=site, round=self.progress.round + 1)
         present |= self._read_invitation_replies(exchange)
-        invitation = Invitation(self.experiment, self.agreement.terms.digest, (self.speaks[0], self.speaks[-1]))
+        invitation = Invitation(self.experiment, self.agreement.terms.digest, (self.versions[0], self.versions[-1]))
         for site in self._invitable(connected):
             if site not in present and site not in self.invited:
                 self.invited.add(site)
@@ -350,7 +350,7 @@ class Coordinator(ABC):
                 self._record_missing(site, self.progress.round)
                 continue
             try:
-                reply = validation.read_ready(data, site, self.experiment, self.agreement.message_limit, self.speaks)
+                reply = validation.read_ready(data, site, self.experiment, self.agreement.message_limit, self.versions)
             except Rejected as error:
                 self.log_event("rejected", site=site, reason=str(error))
                 self._back_off(site)

@@ -170,7 +170,7 @@ class CoordinatorProcess:
     @property
     def secrets(self) -> dict[str, list[Path]]:
         """The files, by name, that the engine must not be able to open."""
-        return {"run folder": [self.folder.path], "identity": [self.identity.place], "terms": [self.terms.path]}
+        return {"run folder": [self.folder.path], "identity": [self.identity.path], "terms": [self.terms.path]}
 
     def run(self) -> str:
         """Run the study until it ends or is stopped, and return its outcome; a hub that fails is restarted."""
@@ -227,7 +227,7 @@ class CoordinatorProcess:
         def stop() -> bool:
             self._show_new_lines()
             update_status(self.status, self.coordinator)
-            if time.monotonic() - exchange.heard > SILENCE_SECONDS:
+            if time.monotonic() - exchange.last_heartbeat > SILENCE_SECONDS:
                 raise BrokenLink(f"no heartbeat for {SILENCE_SECONDS:g} s")
             if self.certificates is not None and self.certificates() != self.engine.peers:
                 raise BrokenLink("a kit was renewed, and the engine knows the old one")

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from taciturn.federation.identity import Identity
 from taciturn.federation.link import Frame, Kind, Link
 from taciturn.federation.logs import LOG, AuditLog, RateLimit, is_noted, no_audit
-from taciturn.federation.seal import HANDSHAKE, QUESTION, Header, Unsealed, open_answer, reply_header, seal_question
+from taciturn.federation.seal import HANDSHAKE, QUESTION, Header, InvalidSeal, open_answer, reply_header, seal_question
 from taciturn.federation.status import CoordinatorStatus
 from taciturn.federation.terms import Terms
 
@@ -85,8 +85,8 @@ class SealedExchange:
     status: CoordinatorStatus = field(default_factory=CoordinatorStatus)
     audit: AuditLog = no_audit
     listening: bool = False
-    heard: float = field(default_factory=time.monotonic)  # last heartbeat of the engine
-    seldom: RateLimit = field(default_factory=RateLimit)
+    last_heartbeat: float = field(default_factory=time.monotonic)  # last heartbeat of the engine
+    rate_limit: RateLimit = field(default_factory=RateLimit)
     _connected: dict[str, float] = field(default_factory=dict)
     _connected_at: dict[str, float] = field(default_factory=dict)  # also of sites that have disconnected
     _pending: dict[str, PendingQuestion] = field(default_factory=dict)
@@ -144,7 +144,7 @@ class SealedExchange:
             frame = self.link.receive(0.0 if number else max(0.0, seconds))
             if frame is None:
                 return
-            self.heard, self.status.heartbeat = time.monotonic(), time.time()
+            self.last_heartbeat, self.status.heartbeat = time.monotonic(), time.time()
             self._handle(frame)
 
     def _handle(self, frame: Frame) -> None:
@@ -170,7 +170,7 @@ class SealedExchange:
             self.status.sites[site] = time.time()
         else:
             del self.status.sites[site]
-        if self.seldom():
+        if self.rate_limit.allows():
             self.audit("connected" if up else "disconnected", site=site)
 
     def _connect(self, site: str) -> None:
@@ -184,10 +184,10 @@ class SealedExchange:
         pending = self._pending.get(site)
         try:
             if pending is None:
-                raise Unsealed("there was no question")
+                raise InvalidSeal("there was no question")
             sender = self.terms.identities[site]
             body = open_answer(data, self.identity, sender, self.limit, pending.expected).body
-        except Unsealed as error:
+        except InvalidSeal as error:
             self._drop(site, error)
             return
         del self._pending[site]
@@ -196,7 +196,7 @@ class SealedExchange:
         else:
             self._answers[site] = body
 
-    def _drop(self, site: str, error: Unsealed) -> None:
+    def _drop(self, site: str, error: InvalidSeal) -> None:
         self.status.dropped += 1
         count = self.status.dropped
         if is_noted(count):

@@ -145,11 +145,11 @@ class Identity:
 
     Attributes
     ----------
-    place
+    path
         Its file.
     """
 
-    place: Path
+    path: Path
     _signing: SigningKey = field(repr=False)
     _sealing: X25519PrivateKey = field(repr=False)
 

@@ -38,14 +38,14 @@ class RateLimit:
     """A limit for records that others can cause at will: 20 at once, then one a minute.
 
     >>> limit = RateLimit()
-    >>> sum(limit() for _ in range(100))
+    >>> sum(limit.allows() for _ in range(100))
     20
     """
 
     left: float = BURST
     at: float = field(default_factory=time.monotonic)
 
-    def __call__(self) -> bool:
+    def allows(self) -> bool:
         """Return whether one more record may be written, and count it."""
         moment = time.monotonic()
         self.left = min(BURST, self.left + PER_MINUTE * (moment - self.at) / 60.0)

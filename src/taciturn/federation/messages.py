@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias, get_type_hints
 import numpy as np
 
 from taciturn.errors import InputError
-from taciturn.federation import SPEAKS
+from taciturn.federation import MESSAGE_VERSIONS
 from taciturn.secure_sum.sum_wire import HEADER_LIMIT, MAGIC, pack_frame, split_frame
 from taciturn.types import Array
 
@@ -22,7 +22,7 @@ class Invitation(NamedTuple):
 
     experiment: str
     terms: str  # SHA-256 of the study's terms
-    speaks: tuple[int, int] = (SPEAKS[0], SPEAKS[-1])  # first and last message version that the coordinator supports
+    speaks: tuple[int, int] = (MESSAGE_VERSIONS[0], MESSAGE_VERSIONS[-1])  # of the coordinator: first, last
 
 
 class RoundRequest(NamedTuple):

@@ -56,7 +56,7 @@ def check_site(path: Path) -> dict[str, str | int]:
     if reasons := find_objections(site, agreement):
         raise InputError("; ".join(reasons))
     budget, plan, terms = BudgetLedger.open(site.ledger).state(), agreement.plan, agreement.terms
-    running = sum(begun.terms == terms.digest and not begun.closed for begun in _experiments(site))
+    running = sum(begun.terms == terms.digest and not begun.closed_at for begun in _experiments(site))
     return {
         "site": site.name,
         "study": terms.name,
@@ -307,9 +307,9 @@ def _study_status(site: Site, begun: Experiment, rounds: list[int]) -> StudyRepo
     return {
         "study": begun.study,
         "experiment": begun.id,
-        "begun": begun.begun,
-        "closed": begun.closed,
-        "broken": begun.broken,
+        "begun": begun.started_at,
+        "closed": begun.closed_at,
+        "broken": begun.violated_at,
         "non_private": begun.non_private,
         "rounds": len(set(rounds)),
         "uploads": len(rounds),
@@ -361,8 +361,8 @@ def close_study(path: Path, start: str) -> str:
         if len(matching) != 1:
             raise unknown_name("study", start, [begun.id[:8] for begun in known])
         (begun,) = matching
-        if begun.closed:
-            raise InputError(f"the study {start} was closed on {begun.closed}")
+        if begun.closed_at:
+            raise InputError(f"the study {start} was closed on {begun.closed_at}")
         folder = study_folder(site, begun.id)
         if not any(journal.charges(begun.id)) and not folder.exists():
             cancel_study(site, journal, begun)

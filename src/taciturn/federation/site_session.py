@@ -292,7 +292,7 @@ def settle_study(site: Site, journal: Journal, experiment: Experiment, folder: R
     budget, head = BudgetLedger.open(site.ledger), folder.chain.hashes()[-1]
     try:
         if not budget.is_settled_by(experiment.reservation, head):  # by a process that died before the next line
-            budget.settle(experiment.reservation, spent.cost(), head, spent.held_out_cost())
+            budget.settle(experiment.reservation, spent.cost, head, spent.held_out_cost)
     except PrivacyViolation:
         journal.close(experiment.id)  # the budget ledger has all of it; nothing more is answered
         raise
@@ -321,8 +321,8 @@ def close_if_settled(site: Site, journal: Journal, experiment: Experiment) -> bo
 
 def open_studies(site: Site, journal: Journal, terms: str) -> list[Experiment]:
     """Return the studies of these terms that were begun here and have not ended."""
-    begun = [experiment for experiment in journal.experiments() if experiment.terms == terms and not experiment.closed]
-    return [experiment for experiment in begun if not close_if_settled(site, journal, experiment)]
+    begun = [one for one in journal.experiments() if one.terms == terms and not one.closed_at]
+    return [one for one in begun if not close_if_settled(site, journal, one)]
 
 
 def read_agreed_files(site: Site) -> tuple[bytes, ...]:

@@ -166,7 +166,7 @@ class AgentReport(TypedDict):
     rounds_answered: int
     dropped_messages: int
     engine_restarts: int
-    study_at_work: str
+    active_study: str
 
 
 def describe_agent(snapshot: StatusSnapshot[AgentStatus]) -> AgentReport:
@@ -184,5 +184,5 @@ def describe_agent(snapshot: StatusSnapshot[AgentStatus]) -> AgentReport:
         "rounds_answered": status.rounds,
         "dropped_messages": status.dropped,
         "engine_restarts": status.restarts,
-        "study_at_work": status.study if running else "",
+        "active_study": status.study if running else "",
     }

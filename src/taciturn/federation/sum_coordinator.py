@@ -43,7 +43,7 @@ from taciturn.secure_sum.epoch import (
 )
 from taciturn.secure_sum.epoch_messages import Directory, EpochRequest
 from taciturn.secure_sum.opening import MaskedSum, OpenedSum, SlotLost, SlotOpening, WrongShares
-from taciturn.secure_sum.parameters import GRADIENT, MEASURES, NOISE_TAIL, epoch_slots
+from taciturn.secure_sum.parameters import GRADIENT, MEASURES, MODULUS_TAIL, epoch_slots
 from taciturn.secure_sum.slot_messages import SumQuestion
 from taciturn.secure_sum.sum_context import SumStudy
 from taciturn.secure_sum.sum_wire import SumRefused
@@ -205,9 +205,9 @@ class SumCoordinator(Coordinator):
                     directory = self._begin_epoch(exchange, present, t)
         if directory is None:
             return None
-        untold = [site for site in self._present(ready, directory.sites) if site not in self.begun]
-        told = self._prepare(exchange, dict.fromkeys(untold, self.epoch.roll), wire.BEGIN, t, _unread)
-        self.begun |= {site for site in untold if self._number(site) in told}
+        uninformed = [site for site in self._present(ready, directory.sites) if site not in self.begun]
+        informed = self._prepare(exchange, dict.fromkeys(uninformed, self.epoch.roll), wire.BEGIN, t, _unread)
+        self.begun |= {site for site in uninformed if self._number(site) in informed}
         return directory
 
     def _has_room(self, directory: Directory, ready: Sequence[str]) -> bool:
@@ -392,7 +392,7 @@ class SumCoordinator(Coordinator):
     def _longest_sum(self, subject: int, alive: Sequence[int]) -> float:
         """Return the greatest length of the sum over these sites: that of the records' parts, and that of the noise."""
         records, measure = sum(self._sizes[site - 1] for site in alive), self.agreement.measure
-        reach = math.sqrt(self.sums.parameters.size(subject)) + NOISE_TAIL
+        reach = math.sqrt(self.sums.parameters.size(subject)) + MODULUS_TAIL
         if subject == MEASURES and measure is not None:
             longest = records * measure.layout.length
             return 2.0 ** measure.bits[0] * (longest + reach * measure.deviation(0, len(alive)))
@@ -514,7 +514,7 @@ class SumCoordinator(Coordinator):
             f"The coordinator saw no upload of a single site. It opened one sum in each round: over at least {fewest} "
             f"of {parameters.sites} sites, where sums over fewer than {parameters.quorum} cannot be opened.",
             f"Every sum has at least {parameters.honest} honest shares of noise, which is all that the total epsilon "
-            f"needs, if at most {parameters.colluders} of the sites told the coordinator what they know.",
+            f"needs, if at most {parameters.colluders} of the sites informed the coordinator what they know.",
             f"Slots that sites were asked to upload in: {slots.asked} of at most {slots.planned}. Of these, "
             f"{slots.lost} were lost: their sums were never opened, and their uploads stay charged.",
             *super()._report_lines(),

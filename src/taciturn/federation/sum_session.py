@@ -221,14 +221,14 @@ class SumSession(SiteSession):
 
     def _agree(self, data: bytes) -> bytes:
         question = AliveRequest.from_bytes(data).question
-        return self._opinion(wire.AGREE, question, self.slot_rules.agree(self._begun_state(), data))
+        return self._store_agreed_set(wire.AGREE, question, self.slot_rules.agree(self._begun_state(), data))
 
     def _reveal(self, data: bytes) -> bytes:
         question = ShareRequest.from_bytes(data).question
-        return self._opinion(wire.REVEAL, question, self.slot_rules.reveal(self._begun_state(), data))
+        return self._store_agreed_set(wire.REVEAL, question, self.slot_rules.reveal(self._begun_state(), data))
 
-    def _opinion(self, name: str, question: SumQuestion, step: SlotStep) -> bytes:
-        """Store this site's only opinion on a slot before the reply leaves."""
+    def _store_agreed_set(self, name: str, question: SumQuestion, step: SlotStep) -> bytes:
+        """Store the only set that this site agrees to in a slot before the reply leaves."""
         state = self._begun_state()
         before = state.records.get(step.slot)
         if before is not None and before.alive:  # the rules have compared the two sets

@@ -73,7 +73,7 @@ class Vault:
     release: ReleaseGate
     audit: AuditLog = no_audit
     status: AgentStatus = field(default_factory=AgentStatus)
-    seldom: RateLimit = field(default_factory=RateLimit)
+    rate_limit: RateLimit = field(default_factory=RateLimit)
     _terms_cache: tuple[bytes, Terms] | None = field(default=None, repr=False)
 
     def answer(self, sealed: bytes) -> bytes | None:
@@ -97,9 +97,9 @@ class Vault:
                 sealed, self.identity, terms.coordinator, self.agent.message_limit, site=site.name, terms=digest
             )
             self._check_envelope(site, terms, opened)
-        except seal.OtherTerms as error:
+        except seal.TermsMismatch as error:
             body = self.agent.refuse(seal.reply_header(sealed).experiment.hex(), str(error))
-        except seal.Unsealed as error:
+        except seal.InvalidSeal as error:
             self._drop(error)
             return None
         except OSError as error:  # the coordinator asks again
@@ -127,7 +127,7 @@ class Vault:
         if connected == (self.status.connected is not None):
             return
         self.status.connected = time.time() if connected else None
-        if self.seldom():
+        if self.rate_limit.allows():
             LOG.info("connected to the coordinator" if connected else "disconnected from the coordinator")
             self.audit("connected" if connected else "disconnected")
 
@@ -138,9 +138,9 @@ class Vault:
         except wire.Malformed:
             return  # the agent refuses it
         if message.experiment != opened.header.experiment.hex():
-            raise seal.Unsealed("a question names another study than its envelope")
+            raise seal.InvalidSeal("a question names another study than its envelope")
         if isinstance(message, Invitation) != (opened.header.version == seal.HANDSHAKE):
-            raise seal.Unsealed(
+            raise seal.InvalidSeal(
                 f"a question has version {opened.header.version}; exactly invitations have {seal.HANDSHAKE}"
             )
         place = study_folder(site, message.experiment)
@@ -173,7 +173,7 @@ class Vault:
             self._terms_cache = content, read_terms(site.study)
         return self._terms_cache[1]
 
-    def _drop(self, error: seal.Unsealed) -> None:
+    def _drop(self, error: seal.InvalidSeal) -> None:
         self.status.dropped += 1
         count = self.status.dropped
         if is_noted(count):
@@ -255,21 +255,21 @@ def _supervise_engine(vault: Vault, site: Site, loader: StudyLoader, stop: Calla
 
 def _serve(vault: Vault, running: EngineProcess, stop: Callable[[], bool]) -> None:
     """Answer the messages of one link until it breaks."""
-    heard = disconnected = time.monotonic()
+    last_heartbeat = disconnected = time.monotonic()
     while not stop():
         frame = running.link.receive(POLL_SECONDS)
         if vault.status.connected is None and time.monotonic() - disconnected > DISCONNECTED_SECONDS:
             raise BrokenLink(f"not connected to the coordinator for {DISCONNECTED_SECONDS:g} s")
         if frame is None:
-            if time.monotonic() - heard > SILENCE_SECONDS:
+            if time.monotonic() - last_heartbeat > SILENCE_SECONDS:
                 raise BrokenLink(f"no heartbeat for {SILENCE_SECONDS:g} s")
             continue
-        heard, vault.status.heartbeat = time.monotonic(), time.time()
+        last_heartbeat, vault.status.heartbeat = time.monotonic(), time.time()
         if frame.kind is Kind.MESSAGE:
             sealed = vault.answer(frame.data)
             if sealed is not None:
                 running.link.send(Frame(Kind.MESSAGE, HUB, sealed))
-            heard = time.monotonic()  # heartbeats that arrived in the meantime wait in the link
+            last_heartbeat = time.monotonic()  # heartbeats that arrived in the meantime wait in the link
         elif frame.kind in (Kind.UP, Kind.DOWN):
             disconnected = time.monotonic()
             vault.set_connected(frame.kind is Kind.UP)

@@ -14,7 +14,7 @@ from dataclasses import asdict, astuple, dataclass
 from typing import TypedDict
 
 from taciturn.privacy.accountants import Counts
-from taciturn.privacy.accountants.gdp import NO_SLACK, Slack, gdp_budget, gdp_epsilon, gdp_worth, slack_of
+from taciturn.privacy.accountants.gdp import NO_SLACK, Slack, gdp_budget, gdp_epsilon, gdp_mu_squared, slack_of
 from taciturn.privacy.accountants.zcdp import zcdp_budget, zcdp_epsilon, zcdp_rho
 
 ROUNDING = 1e-9  # relative tolerance for the same events added up in another order
@@ -86,7 +86,7 @@ def cost_of(counts: Counts) -> StudyCost:
     for event, count in counts.items():
         if not count:
             continue
-        mu_squared, rho = gdp_worth(event), zcdp_rho(event)
+        mu_squared, rho = gdp_mu_squared(event), zcdp_rho(event)
         gdp.append(math.inf if mu_squared is None else count * mu_squared)
         zcdp.append(math.inf if rho is None else count * rho)
         slack += slack_of(event) * count

@@ -21,10 +21,10 @@ from taciturn.errors import CorruptFile, LedgerTampered
 GENESIS = "0" * 64  # the hash before the first line
 
 
-class HeadNotKept(OSError):
+class HeadNotWritten(OSError):
     """The rows of an append are in the chain and on disk, but a head could not be written.
 
-    Appending them again would charge them twice. `HashChain.keep_head` writes the head again; until it succeeds,
+    Appending them again would charge them twice. `HashChain.rewrite_head` writes the head again; until it succeeds,
     nothing that the rows describe should be released.
     """
 
@@ -61,8 +61,8 @@ class HashChain:
     Only one process at a time appends to a chain. Every append compares the stored heads with the chain as this process
     knows it, so that a process that was paused while a copy of the chain continued is refused.
 
-    An append that raises has left the chain as it was, with one exception: `HeadNotKept` is raised after the rows are
-    on disk. Reading the chain always shows whether rows are in it.
+    An append that raises has left the chain as it was, with one exception: `HeadNotWritten` is raised after the rows
+    are on disk. Reading the chain always shows whether rows are in it.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class HashChain:
     head: Path
     state_head: Path | None = None
     _tip: Tip | None = None  # after this object's last append or read
-    _head_kept: bool = True  # whether the head files match the tip
+    _head_written: bool = True  # whether the head files match the tip
 
     def create(self) -> None:
         """Create an empty chain and its heads."""
@@ -96,7 +96,7 @@ class HashChain:
         ------
         LedgerTampered
             If the chain was changed, truncated or restored, or a copy of it has continued.
-        HeadNotKept
+        HeadNotWritten
             If the rows are in the chain but its head could not be written.
         OSError
             If the rows could not be written; then they are not in the chain.
@@ -109,15 +109,15 @@ class HashChain:
         if nonempty:
             self._extend(*self._checked_tip(), nonempty)
 
-    def keep_head(self) -> None:
-        """Write the head again if the last append raised `HeadNotKept`; do nothing otherwise.
+    def rewrite_head(self) -> None:
+        """Write the head again if the last append raised `HeadNotWritten`; do nothing otherwise.
 
         Raises
         ------
-        HeadNotKept
+        HeadNotWritten
             If it still cannot be written.
         """
-        if not self._head_kept:
+        if not self._head_written:
             self._store(*self._checked_tip())
 
     def read(self) -> list[dict[str, object]]:
@@ -155,13 +155,13 @@ class HashChain:
         self._store(self._tip, heads)
 
     def _store(self, tip: Tip, heads: Heads) -> None:
-        self._head_kept = False
+        self._head_written = False
         try:
             self._write_heads(tip.head, heads)
         except OSError as error:
             message = f"the head of {self.path} could not be written ({error.strerror or error})"
-            raise HeadNotKept(error.errno, message) from error
-        self._head_kept = True
+            raise HeadNotWritten(error.errno, message) from error
+        self._head_written = True
 
     def _write_heads(self, head: Head, before: Heads) -> None:
         for file in (self.state_head, self.head):  # first the one that a copy of the folder does not include

@@ -82,12 +82,12 @@ class SigningKey:
     ----------
     pem
         The key in PEM format without a password.
-    place
+    path
         The file it comes from, for messages.
     """
 
     pem: bytes = field(repr=False)
-    place: Path
+    path: Path
 
     @cached_property
     def public(self) -> PublicKey:
@@ -110,14 +110,14 @@ class SigningKey:
 
         key = load_private_key(self.pem)
         if not isinstance(key, Ed25519PrivateKey):
-            raise InputError(f"{self.place} is not an Ed25519 private key in PEM format without a password")
+            raise InputError(f"{self.path} is not an Ed25519 private key in PEM format without a password")
         return key
 
 
 def own_key() -> SigningKey:
     """Return the key of this machine, which represents its organisation; create it on first use."""
-    place = state_folder() / "keys" / "ledger.key"
-    return SigningKey(load_or_create_secret(place, new_key), place)
+    path = state_folder() / "keys" / "ledger.key"
+    return SigningKey(load_or_create_secret(path, new_key), path)
 
 
 def records_key() -> bytes:
@@ -199,7 +199,7 @@ def load_private_key(pem: bytes) -> PrivateKeyTypes | None:
         return None
 
 
-def read_secret(place: Path, kind: str = "key") -> bytes:
+def read_secret(path: Path, kind: str = "key") -> bytes:
     """Return the content of a file that only its owner may read.
 
     Raises
@@ -207,22 +207,22 @@ def read_secret(place: Path, kind: str = "key") -> bytes:
     InputError
         If the file is missing or other users may read it.
     """
-    if not place.is_file():
-        raise missing_file(kind, place)
-    with place.open("rb") as file:
+    if not path.is_file():
+        raise missing_file(kind, path)
+    with path.open("rb") as file:
         if os.fstat(file.fileno()).st_mode & 0o077:
             raise InputError(
-                f"{place} is readable by other users: run 'chmod 600 {place}', and consider who may have read it"
+                f"{path} is readable by other users: run 'chmod 600 {path}', and consider who may have read it"
             )
         return file.read(MAX_KEY_BYTES)
 
 
-def load_or_create_secret(place: Path, create: Callable[[], bytes]) -> bytes:
+def load_or_create_secret(path: Path, create: Callable[[], bytes]) -> bytes:
     """Return the content of a file that only its owner reads; on first use write what `create` returns."""
-    if not place.exists():
-        make_folder(place.parent, exist_ok=True)
-        make_once(place, create())
-    return read_secret(place)
+    if not path.exists():
+        make_folder(path.parent, exist_ok=True)
+        make_once(path, create())
+    return read_secret(path)
 
 
 def canonical(value: Mapping[str, object]) -> bytes:

@@ -181,7 +181,7 @@ def paper_statement(ledger: RunLedger, step_from_data: bool = False) -> PaperSta
     step_from_data
         Whether the step size was computed from the private records.
     """
-    sums = ledger.nominal_sums()
+    sums = ledger.nominal_sums
     used = {entry.event.mechanism for entry in ledger.releases}
     private = {run: total for run, total in sums.items() if math.isfinite(total)}
     return PaperStatement(

@@ -345,8 +345,8 @@ class _Shares:
 
     def of(self, site: int, helpers: Sequence[int]) -> list[int]:
         """Return the shares of a site's secret that helpers sent."""
-        place = self.roster.index(site)
-        return [self.answers[helper][place] for helper in helpers]
+        index = self.roster.index(site)
+        return [self.answers[helper][index] for helper in helpers]
 
     def first(self, left_out: Sequence[int]) -> tuple[int, ...]:
         """Return the first tau helpers without some."""

@@ -17,7 +17,7 @@ SITES_LIMIT = 1000
 SLOTS_LIMIT = 1000  # of one epoch
 EPOCH_SLOTS = 50  # for which keys are made ahead
 DIMENSION_LIMIT = 2**27
-NOISE_TAIL = 12.0  # standard deviations; the modulus has room for them
+MODULUS_TAIL = 12.0  # standard deviations; the modulus has room for them
 RESIDUAL_BITS = (14, 24)  # the coarsest and the finest grid of residuals
 GRADIENT, MEASURES = SUBJECTS = (0, 1)  # what is summed: gradients of training records, or measures of held-out ones
 
@@ -213,7 +213,7 @@ def choose_format(records: int, unit: float, noise_multiplier: float, sites: int
         if not (isinstance(value, float | int) and math.isfinite(value) and value > 0):
             raise InputError(f"{name} is {shown(value)}; it must be a finite number above 0")
     coarsest, finest = RESIDUAL_BITS
-    largest = unit * (records + NOISE_TAIL * noise_multiplier * math.sqrt(sites / honest))
+    largest = unit * (records + MODULUS_TAIL * noise_multiplier * math.sqrt(sites / honest))
     for width in WIDTHS:
         fitting = [r for r in range(coarsest, finest + 1) if math.ldexp(largest, r) < 2 ** (width - 1)]
         if fitting:

@@ -17,9 +17,9 @@ from taciturn.privacy.accountants import ACCOUNTANTS, LAPLACES, AccountantSpec, 
 from taciturn.privacy.events import Discrete, Event, Hidden, Noise, exposure
 from taciturn.privacy.sensitivity import hidden_factor
 
-REACH = 12.0  # B: larger noise, in units of sigma, is counted in delta
+TAIL = 12.0  # B: larger noise, in units of sigma, is counted in delta
 FINEST = 0.25  # the smallest sigma of a discrete Gaussian for which the bound on its normaliser holds
-SOLVED = 1e-11  # more than rounding in the formula of delta can take away from an epsilon
+EPSILON_ROUNDING = 1e-11  # more than rounding in the formula of delta can take away from an epsilon
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Slack:
 NO_SLACK = Slack()
 
 
-def slack_of(event: Event, reach: float = REACH) -> Slack:
+def slack_of(event: Event, reach: float = TAIL) -> Slack:
     """Return the slack of one event; 0 unless it is discrete Gaussian noise.
 
     With n coordinates and m = Delta_2 / sigma: K+ = n / (24 sigma^2), K- = n ((B + m)^2 / (24 sigma^2)
@@ -98,7 +98,7 @@ def gdp(counts: Counts, delta: float) -> float | None:
     """
     if not any(is_gaussian(event) for event in counts):
         return None
-    total = additive_cost(counts, gdp_worth)
+    total = additive_cost(counts, gdp_mu_squared)
     if total is None:
         return None
     slack = sum((slack_of(event) * count for event, count in counts.items()), NO_SLACK)
@@ -120,7 +120,7 @@ def gdp_epsilon(mu_squared: float, slack: Slack, delta: float) -> float:
     if not (inner > 0.0 and mu_squared >= 0.0 and slack.below >= 0.0):
         return math.inf
     mu = math.sqrt(mu_squared)
-    epsilon = _epsilon(mu, inner) * (1.0 + 2.0**-50) + SOLVED if mu > 0.0 else 0.0
+    epsilon = _epsilon(mu, inner) * (1.0 + 2.0**-50) + EPSILON_ROUNDING if mu > 0.0 else 0.0
     return epsilon + slack.above + slack.below
 
 
@@ -184,13 +184,13 @@ def is_gaussian(event: Event) -> bool:
     return isinstance(event, Discrete) or mu_squared(event) is not None
 
 
-def gdp_worth(event: Event) -> float | None:
+def gdp_mu_squared(event: Event) -> float | None:
     """Return a mu^2 such that the event is mu-GDP apart from its slack, or None if none is known.
 
     An epsilon-private release is mu-GDP with Phi(-mu/2) = 1 / (1 + e^epsilon), and mu <= sqrt(pi/2) epsilon; so Laplace
     noise, coordinate by coordinate, has mu^2 <= (pi/2) (Delta_2 / b)^2.
 
-    >>> gdp_worth(Noise("gaussian", 2.0, math.inf, 1.0))
+    >>> gdp_mu_squared(Noise("gaussian", 2.0, math.inf, 1.0))
     0.25
     """
     if isinstance(event, Discrete):

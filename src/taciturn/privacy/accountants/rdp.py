@@ -17,7 +17,7 @@ from taciturn.privacy.objective_perturbation import renyi, single_epsilon
 Floats = NDArray[np.float64]
 
 WHOLE_ORDERS = np.array([*range(2, 64), *range(64, 128, 4), *range(128, 256, 16), *range(256, 1025, 64)], np.float64)
-HOPELESS = 1e200  # larger 1 / (2 sigma^2) would overflow
+OVERFLOW = 1e200  # larger 1 / (2 sigma^2) would overflow
 ROUNDING = 1e-14  # added to every sampled release's divergence, which must not be underestimated
 
 
@@ -86,7 +86,7 @@ def sampled_renyi(event: Sampled, orders: Floats) -> Floats:
     from scipy.special import logsumexp, xlog1py, xlogy
 
     half = square(exposure(event)) / 2.0 if event.rate > 0.0 else 0.0
-    if half > HOPELESS:
+    if half > OVERFLOW:
         return np.full_like(orders, np.inf)
     a, i = orders[:, None], np.arange(orders[-1] + 1.0)
     drawn = xlogy(i, event.rate) + xlog1py(np.maximum(a - i, 0.0), -event.rate)
