@@ -375,7 +375,7 @@ def test_a_question_is_no_answer_and_an_answer_no_question(we: Parties) -> None:
 def test_a_site_can_show_the_model_it_was_sent(we: Parties) -> None:
     body = wire.encode(CloseRequest(EXPERIMENT, 40, np.ones((3, 1, 2))))
     found = we.read(we.asked(body))
-    record = json.loads(json.dumps(found.signed.record()))
+    record = json.loads(json.dumps(found.signed.to_json()))
     assert verify_evidence(record, body, we.center.public, we.north.public) == HEADER
     other = wire.encode(CloseRequest(EXPERIMENT, 40, np.zeros((3, 1, 2))))
     refused(verify_evidence, record, other, we.center.public, we.north.public, match="another message")
@@ -390,13 +390,13 @@ def test_a_site_can_show_the_model_it_was_sent(we: Parties) -> None:
 
 def test_a_coordinator_can_show_what_a_site_answered(we: Parties) -> None:
     question = we.asked()
-    record = we.heard(we.said(question), question).signed.record()
+    record = we.heard(we.said(question), question).signed.to_json()
     assert verify_evidence(record, BODY, we.center.public, we.north.public) == reply_header(question)
     refused(verify_evidence, record, BODY, we.north.public, we.center.public, match="did not sign")
 
 
 def test_what_is_no_record_shows_nothing(we: Parties) -> None:
-    record = we.read(we.asked()).signed.record()
+    record = we.read(we.asked()).signed.to_json()
 
     def shown(thing: Any) -> None:
         refused(verify_evidence, thing, BODY, we.center.public, we.north.public)

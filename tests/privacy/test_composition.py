@@ -162,7 +162,7 @@ def test_sums_and_largest_go_field_by_field() -> None:
     one, other = StudyCost(1.0, 2.0, 3.0, 4.0, 0.5), StudyCost(2.0, 1.0, 1.0, 9.0, 0.1)
     assert total_cost([one, other]) == StudyCost(3.0, 3.0, 4.0, 13.0, 0.6)
     assert max_cost([one, other]) == StudyCost(2.0, 2.0, 3.0, 9.0, 0.5)
-    assert StudyCost.read(json.loads(to_json(asdict(StudyCost(math.inf, 0.1))))) == StudyCost(math.inf, 0.1)
+    assert StudyCost.from_json(json.loads(to_json(asdict(StudyCost(math.inf, 0.1))))) == StudyCost(math.inf, 0.1)
 
 
 def test_a_mixture_is_bounded_by_the_tightest_that_knows_it() -> None:

@@ -49,7 +49,7 @@ class AuditFinding(NamedTuple):
     counts: AttackCounts
     curves: tuple[TradeoffCurve, TradeoffCurve]
 
-    def entry(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         """Return the finding as a JSON object."""
         numbers = {name: getattr(self, name) for name in ("game", "c", "rho", "eta", "epsilon_lower")}
         return {**numbers, "score": self.attack.score, **self.counts._asdict()}
@@ -100,7 +100,7 @@ class Audit:
         """Whether the claim is refuted."""
         return self.epsilon_lower > self.claim.epsilon
 
-    def summary(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         """Return the audit as a JSON object."""
         claim = asdict(self.claim)
         for name in ("epsilon", "colluders", "missing"):
@@ -116,7 +116,7 @@ class Audit:
             "releases": self.releases,
             "seed": self.seed,
             **self.strongest.counts._asdict(),
-            "games": [finding.entry() for finding in self.findings],
+            "games": [finding.to_json() for finding in self.findings],
         }
 
 

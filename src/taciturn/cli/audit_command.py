@@ -96,10 +96,10 @@ def audit(
 
         save_figure(tradeoff(found), plot)
     if folder is not None:
-        write_text(folder / "audit.json", to_json(found.summary()) + "\n")
+        write_text(folder / "audit.json", to_json(found.to_json()) + "\n")
         write_report(RunFolder.open(folder))
     if as_json:
-        print_json(found.summary())
+        print_json(found.to_json())
     else:
         _print(found, plot)
     if found.exceeded:

@@ -90,8 +90,27 @@ Place: TypeAlias = int | str
 """Where an upload belongs: a round, "evaluation" and a round, or "epoch/slot" of a secure sum. Each has one upload."""
 
 
+class Slot(NamedTuple):
+    """A slot of a secure sum, as ledgers and messages for people name it.
+
+    >>> str(Slot(2, 7)), Slot.parse("2/7").slot
+    ('2/7', 7)
+    """
+
+    epoch: int
+    slot: int
+
+    def __str__(self) -> str:
+        return f"{self.epoch}/{self.slot}"
+
+    @classmethod
+    def parse(cls, text: str) -> Slot:
+        """Return the slot that a ledger names."""
+        return cls(*map(int, text.split("/")))
+
+
 def evaluation_place(t: int) -> Place:
-    """Return where the upload of an evaluation belongs that is no part of a secure sum."""
+    """Return the place of an evaluation upload outside a secure sum."""
     return f"evaluation {t}"
 
 
@@ -317,7 +336,7 @@ class Journal:
             yield evaluation.charge
         query = "select epoch, slot, events from sum_uploads where experiment = ? order by epoch, slot"
         for epoch, slot, events in self._execute(query, experiment).fetchall():
-            yield Charge(f"{epoch}/{slot}", self._entries(events))
+            yield Charge(str(Slot(epoch, slot)), self._entries(events))
 
     def evaluations(self, experiment: str) -> list[EvaluationRecord]:
         """Return the evaluations that this site has answered in a study with its own noise, in order."""
@@ -343,7 +362,7 @@ class Journal:
         """Return the slot of this site's last upload to a secure sum, as "epoch/slot", or ""."""
         query = "select epoch, slot from sum_uploads where experiment = ? order by epoch desc, slot desc limit 1"
         row = self._execute(query, experiment).fetchone()
-        return f"{row[0]}/{row[1]}" if row else ""
+        return str(Slot(*row)) if row else ""
 
     def answered_rounds(self, experiment: str) -> list[int]:
         """Return the round of each upload of training records; a round may have several in a secure sum."""

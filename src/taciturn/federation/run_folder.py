@@ -227,7 +227,7 @@ def store_model_signature(folder: RunFolder, opened: Opened, coordinator: Public
     if folder.finished:
         return
     content = {
-        "signed": opened.signed.record(),
+        "signed": opened.signed.to_json(),
         "coordinator": str(coordinator),
         "site": str(site),
         "close": base64.b64encode(opened.body).decode(),

@@ -64,7 +64,7 @@ class Signed(NamedTuple):
     body_sha256: bytes
     signature: bytes
 
-    def record(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, str]:
         """Return the evidence as values for JSON."""
         fields = {"head": _head(self.header), "body_sha256": self.body_sha256, "signature": self.signature}
         return {name: value.hex() for name, value in fields.items()}
@@ -182,7 +182,7 @@ def verify_evidence(record: Any, body: bytes, coordinator: PublicIdentity, site:
     Parameters
     ----------
     record
-        `Signed.record` of a question or an answer, perhaps from a file.
+        `Signed.to_json` of a question or an answer, perhaps from a file.
     body
         The message that it came with; for the final model, the bytes of CloseRequest.
     coordinator, site
@@ -196,7 +196,7 @@ def verify_evidence(record: Any, body: bytes, coordinator: PublicIdentity, site:
     try:
         head, *rest = (bytes.fromhex(record[name]) for name in ("head", "body_sha256", "signature"))
         signed = Signed(_parse(head)[0], *rest)
-        if signed.record() != record:  # one byte more or less, another spelling, another key
+        if signed.to_json() != record:  # one byte more or less, another spelling, another key
             raise ValueError("the record is not in canonical form")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidSeal("this is not a record of a signed message") from error

@@ -25,6 +25,7 @@ from taciturn.federation import messages as wire
 from taciturn.federation import validation
 from taciturn.federation.coordinator import Backoff, Coordinator, SlotTotals
 from taciturn.federation.exchange import Exchange
+from taciturn.federation.journal import Slot
 from taciturn.federation.logs import LOG
 from taciturn.federation.messages import Refusal, SumRequest, SumRoundRequest
 from taciturn.federation.run_folder import read_rounds
@@ -145,8 +146,8 @@ class SumCoordinator(Coordinator):
     def _run_round(self, exchange: Exchange, ready: list[str]) -> list[str]:
         """Run one slot with the ready sites, and return the sites for the next one."""
         began, t = time.perf_counter(), self.state.round + 1
-        if (found := self._open_slot(exchange, ready, t, self._new_attempt)) is not None:
-            self._advance(*found)
+        if (result := self._open_slot(exchange, ready, t, self._new_attempt)) is not None:
+            self._advance(*result)
             self.log_event("round", round=t, ms=round(1000.0 * (time.perf_counter() - began), 1))
             self.pending = self.masked = None
         return [site for site in ready if site not in self._gone]
@@ -156,8 +157,8 @@ class SumCoordinator(Coordinator):
         if self._round_begun:  # a newer slot would end it
             return self._run_round(exchange, ready)
         t, names = self.state.round, self.agreement.terms.agents
-        if (found := self._open_slot(exchange, ready, t, self._new_evaluation)) is not None:
-            attempt, opened = found
+        if (result := self._open_slot(exchange, ready, t, self._new_evaluation)) is not None:
+            attempt, opened = result
             self._record_evaluation(opened.total, [names[site - 1] for site in opened.alive], attempt.slot)
             self.pending = self.masked = None
         self.state = self.state._replace(sent=self._sent_with(self._traffic))
@@ -271,12 +272,12 @@ class SumCoordinator(Coordinator):
         self, exchange: Exchange, messages: Mapping[str, bytes], step: str, t: int, read: Callable[[int, bytes], V]
     ) -> dict[int, V]:
         """Ask sites for a step of an epoch, which takes all of them; a site that fails is left out for a while."""
-        found = self._ask(exchange, messages, step, t, read)
+        answers = self._ask(exchange, messages, step, t, read)
         for site in messages:
-            if self._number(site) not in found:
+            if self._number(site) not in answers:
                 self._hold_back(site)
                 self._gone.add(site)
-        return found
+        return answers
 
     def _settle_disputes(self, complaints: Mapping[int, tuple[int, ...]], t: int) -> str:
         """Leave out who is at fault for boxes that do not open, and return in words who cannot open whose.
@@ -451,7 +452,7 @@ class SumCoordinator(Coordinator):
         replies = exchange.request(questions, self.agreement.terms.answer_seconds)
         up, down = self._traffic
         self._traffic = up + sum(map(len, replies.values())), down + sum(map(len, questions.values()))
-        found: dict[int, V] = {}
+        answers: dict[int, V] = {}
         for site in questions:
             if site not in replies:
                 self._record_missing(site, t)
@@ -465,13 +466,13 @@ class SumCoordinator(Coordinator):
                     self._rejected[site] = self._record_refusal(site, reply, round=t)
                     self._gone.add(site)
                     continue
-                found[self._number(site)] = read(self._number(site), reply.data)
+                answers[self._number(site)] = read(self._number(site), reply.data)
                 self.bad_answers[site] = 0
             except (Rejected, SumRefused) as error:
                 self._rejected[site] = str(error)
                 if not self._record_rejection(site, t, str(error)):
                     self._gone.add(site)
-        return found
+        return answers
 
     def _present(self, ready: Sequence[str], numbers: Sequence[int]) -> list[str]:
         """Return the ready sites with these numbers that this round has not lost."""
@@ -487,8 +488,8 @@ class SumCoordinator(Coordinator):
 
     def _next_slot(self, directory: Directory) -> int:
         """Return the first slot of an epoch that no site was asked to upload in."""
-        places = (slot.split("/") for slot in self.asked)
-        return 1 + max((int(slot) for epoch, slot in places if int(epoch) == directory.epoch), default=-1)
+        asked = map(Slot.parse, self.asked)
+        return 1 + max((one.slot for one in asked if one.epoch == directory.epoch), default=-1)
 
     def _number(self, site: str) -> int:
         """Return the number of a site in the protocol, from 1."""

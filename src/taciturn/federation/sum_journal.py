@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from taciturn.core.storage import read_count, state_folder, to_json, write_count
 from taciturn.errors import CorruptFile, PrivacyViolation
-from taciturn.federation.journal import Charge, Experiment, Journal
+from taciturn.federation.journal import Charge, Experiment, Journal, Slot
 from taciturn.secure_sum.epoch import (
     NEVER,
     AnnouncedEpoch,
@@ -165,7 +165,9 @@ class SumJournal:
 
     def _check_live(self, epoch: int, slot: int) -> None:
         if epoch != self._begun() or slot < self._newest_slot(epoch):
-            raise PrivacyViolation(f"slot {epoch}/{slot} has ended in the journal, and would be answered once more")
+            raise PrivacyViolation(
+                f"slot {Slot(epoch, slot)} has ended in the journal, and would be answered once more"
+            )
 
     def prepared(self) -> PreparedEpoch | None:
         """Return the newest epoch, if it has not begun."""

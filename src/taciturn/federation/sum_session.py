@@ -20,7 +20,7 @@ from taciturn.algorithms.base import SummableAlgorithm
 from taciturn.errors import MissedRound
 from taciturn.federation import messages as wire
 from taciturn.federation.identity import Identity
-from taciturn.federation.journal import Charge
+from taciturn.federation.journal import Charge, Slot
 from taciturn.federation.messages import SumAnswer, SumRequest, SumRoundRequest
 from taciturn.federation.run_folder import record_round
 from taciturn.federation.site_session import Refused, SiteSession
@@ -176,7 +176,7 @@ class SumSession(SiteSession):
         with self.journal.exclusive():
             step = self.slot_rules.upload(state, message.data, wire.array_bytes(message.w), draw)
             answer = wire.encode(SumAnswer(name, self.site.name, wire.UPLOAD, t, step.reply))
-            slot = f"{question.epoch}/{question.slot}"
+            slot = str(Slot(question.epoch, question.slot))
             if step.charge:
                 charge = Charge(slot, self._entries(drawn, t, wire.digest(answer), slot))
                 self.sums.write_upload(state, step, question, charge)

@@ -15,6 +15,7 @@ import numpy as np
 from taciturn.algorithms import Agent
 from taciturn.algorithms.server import FullState, new_server
 from taciturn.core.storage import read_arrays, write_arrays
+from taciturn.federation.journal import Slot
 from taciturn.federation.server_state import read_checkpoint, write_checkpoint
 from taciturn.runs.folder import RunFolder
 from taciturn.secure_sum.epoch_messages import Directory
@@ -53,7 +54,7 @@ class SlotAttempt(NamedTuple):
     @property
     def slot(self) -> str:
         """The slot as ledgers name it."""
-        return f"{self.question.epoch}/{self.question.slot}"
+        return str(Slot(self.question.epoch, self.question.slot))
 
 
 @dataclass(frozen=True)

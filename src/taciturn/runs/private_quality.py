@@ -144,7 +144,7 @@ def _classification(sums: NoisySums) -> PrivateClassification:
     cells = _cells(sums)
     labels = parts[SCORES].reshape(2, -1).sum(axis=1) if layout.classes == 2 else cells.confusion.sum(axis=1)
     of_label = cells.noise * math.sqrt(cells.of_label)
-    found = PrivateClassification(
+    without_probabilities = PrivateClassification(
         records=records,
         error=_share(wrong, n, sigma),
         auroc=_auroc(parts[SCORES].reshape(2, -1), cells.noise) if layout.classes == 2 else None,
@@ -153,10 +153,10 @@ def _classification(sums: NoisySums) -> PrivateClassification:
         confusion_noise=cells.confusion_noise,
     )
     if not layout.probabilities:
-        return found
+        return without_probabilities
     corrected, by_chance = _calibration(layout, cells, n)
     return replace(
-        found,
+        without_probabilities,
         log_loss=_log_loss(sums, n, cells),
         loss_limit=layout.loss_limit,
         baseline_log_loss=_entropy(labels, of_label),

@@ -31,7 +31,7 @@ class SumMalformed(SumRefused):
     """Bytes that are not a valid message of a secure sum."""
 
 
-class Frame(NamedTuple):
+class MessageParts(NamedTuple):
     """A message in its parts."""
 
     kind: str
@@ -45,7 +45,7 @@ def pack_frame(header: Mapping[str, object], *parts: bytes) -> bytes:
     return MAGIC + len(text).to_bytes(4, "big") + text + b"".join(parts)
 
 
-def split_frame(data: Any, limit: int, malformed: type[InputError]) -> Frame:
+def split_frame(data: Any, limit: int, malformed: type[InputError]) -> MessageParts:
     """Return the parts of a message in bytes from an untrusted source.
 
     Parameters
@@ -72,7 +72,7 @@ def split_frame(data: Any, limit: int, malformed: type[InputError]) -> Frame:
             raise TypeError(f"its kind is {kind!r:.40}")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise malformed("the header of a message cannot be read") from error
-    return Frame(kind, header, data[start + size :])
+    return MessageParts(kind, header, data[start + size :])
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,8 @@ Counts: TypeAlias = Mapping[Event, int]
 """How often each event happened."""
 
 Accountant: TypeAlias = Callable[[Counts, float], float | None]
-"""(events, delta) -> epsilon, or None if the accountant cannot handle one of the events."""
+"""(events, delta) -> epsilon: how often each event happened, the delta of (epsilon, delta), and the epsilon that the
+accountant proves; None if it cannot handle one of the events, or is known not to be the tightest."""
 
 LAPLACES = ("laplace", DISCRETE_LAPLACE)
 
@@ -55,17 +56,6 @@ def pure(counts: Counts, delta: float) -> float | None:
     """Return the sum of the pure epsilons of all events, or None if one has none.
 
     The bound holds at delta = 0, so at every delta.
-
-    Parameters
-    ----------
-    counts : mapping of Event to int
-        How often each event happened.
-    delta : float
-        Unused.
-
-    Returns
-    -------
-    float or None
 
     Examples
     --------

@@ -79,13 +79,6 @@ def gdp(counts: Counts, delta: float) -> float | None:
 
     delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu).
 
-    Parameters
-    ----------
-    counts : mapping of Event to int
-        How often each event happened.
-    delta : float
-        The delta of (epsilon, delta).
-
     Returns
     -------
     float or None
@@ -131,11 +124,11 @@ def gdp_budget(epsilon: float, slack: Slack, delta: float) -> float:
         return 0.0
     inner = (delta - slack.outside) * math.exp(-slack.above)
     room = epsilon - slack.above - slack.below
-    found = square(_first(lambda mu: _log_delta(mu, room) > math.log(inner)))
+    mu_squared = square(_first(lambda mu: _log_delta(mu, room) > math.log(inner)))
     step = 2.0**-50
-    while gdp_epsilon(found, slack, delta) > epsilon:
-        found, step = found * (1.0 - step), 2.0 * step
-    return found
+    while gdp_epsilon(mu_squared, slack, delta) > epsilon:
+        mu_squared, step = mu_squared * (1.0 - step), 2.0 * step
+    return mu_squared
 
 
 def _epsilon(mu: float, delta: float) -> float:

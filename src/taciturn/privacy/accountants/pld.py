@@ -24,13 +24,6 @@ POINTS_EACH = 15_000  # the most points of one sampled release, which cost more 
 def pld(counts: Counts, delta: float) -> float | None:
     """Return epsilon by dp-accounting's privacy loss distributions.
 
-    Parameters
-    ----------
-    counts : mapping of Event to int
-        How often each event happened.
-    delta : float
-        The delta of (epsilon, delta).
-
     Returns
     -------
     float or None

@@ -24,13 +24,6 @@ ROUNDING = 1e-14  # added to every sampled release's divergence, which must not 
 def rdp(counts: Counts, delta: float) -> float | None:
     """Return epsilon from the sum of the events' Renyi divergences.
 
-    Parameters
-    ----------
-    counts : mapping of Event to int
-        How often each event happened.
-    delta : float
-        The delta of (epsilon, delta).
-
     Returns
     -------
     float or None

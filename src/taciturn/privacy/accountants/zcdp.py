@@ -16,17 +16,6 @@ ORDERS = 1.0 + np.geomspace(1e-2, 1e6, 800)  # of the Renyi divergence; fine eno
 def zcdp(counts: Counts, delta: float) -> float | None:
     """Return epsilon of the events' total rho, or None if one has no known rho.
 
-    Parameters
-    ----------
-    counts : mapping of Event to int
-        How often each event happened.
-    delta : float
-        The delta of (epsilon, delta).
-
-    Returns
-    -------
-    float or None
-
     Examples
     --------
     >>> round(zcdp({Noise("gaussian", 4.0, math.inf, 1.0): 1}, 1e-6), 3)
@@ -66,8 +55,8 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
         return 0.0
     if math.isinf(rho):
         return math.inf
-    found = rho * ORDERS + np.log1p(-1.0 / ORDERS) - np.log(delta * ORDERS) / (ORDERS - 1.0)
-    return max(0.0, float(found.min()))
+    bounds = rho * ORDERS + np.log1p(-1.0 / ORDERS) - np.log(delta * ORDERS) / (ORDERS - 1.0)
+    return max(0.0, float(bounds.min()))
 
 
 def zcdp_budget(epsilon: float, delta: float) -> float:
