@@ -515,7 +515,7 @@ class SumCoordinator(Coordinator):
             f"The coordinator saw no upload of a single site. It opened one sum in each round: over at least {fewest} "
             f"of {parameters.sites} sites, where sums over fewer than {parameters.quorum} cannot be opened.",
             f"Every sum has at least {parameters.honest} honest shares of noise, which is all that the total epsilon "
-            f"needs, if at most {parameters.colluders} of the sites informed the coordinator what they know.",
+            f"needs, if at most {parameters.colluders} of the sites told the coordinator what they know.",
             f"Slots that sites were asked to upload in: {slots.asked} of at most {slots.planned}. Of these, "
             f"{slots.lost} were lost: their sums were never opened, and their uploads stay charged.",
             *super()._report_lines(),
