@@ -21,6 +21,7 @@ from taciturn.core.storage import to_json, write_text
 from taciturn.errors import InputError
 from taciturn.planning.study import local_updates, sampling_rate
 from taciturn.privacy.trust import AGENTS, SECURE_SUM
+from taciturn.progress import subscribe
 from taciturn.reporting.report import write_report
 from taciturn.runs.folder import RunFolder
 from taciturn.settings import Settings, resolve
@@ -87,13 +88,8 @@ def audit(
         tested = _claim_of(RunFolder.open(folder), (*claimed, "claim"))
     line = StatusLine(stderr, unit="releases")
     try:
-        found = run_audit(
-            tested,
-            releases=releases,
-            confidence=confidence,
-            seed=seed,
-            watch=lambda done, total: line("auditing", done, total),
-        )
+        with subscribe(line):
+            found = run_audit(tested, releases=releases, confidence=confidence, seed=seed)
     finally:
         line.close()
     if plot is not None:
@@ -101,10 +97,10 @@ def audit(
 
         save_figure(tradeoff(found), plot)
     if folder is not None:
-        write_text(folder / "audit.json", to_json(found.summary()) + "\n")
+        write_text(folder / "audit.json", to_json(found.to_json()) + "\n")
         write_report(RunFolder.open(folder))
     if as_json:
-        print_json(found.summary())
+        print_json(found.to_json())
     else:
         _print(found, plot)
     if found.exceeded:

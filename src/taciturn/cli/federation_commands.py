@@ -179,9 +179,8 @@ def enrol(terms: Path, site: str, identity: str) -> None:
       taciturn federation enrol federation.toml north north.id
       taciturn federation enrol federation.toml north taciturn-id-1:...
     """
-    from taciturn.federation.agreement import group_digits
     from taciturn.federation.drafts import insert_identity
-    from taciturn.federation.identity import read_public
+    from taciturn.federation.identity import group_digits, read_public
     from taciturn.federation.terms import read_terms
 
     public = read_public(identity)
@@ -215,7 +214,8 @@ def terms(terms: Path, as_json: bool) -> None:
     Examples:
       taciturn federation terms federation.toml
     """
-    from taciturn.federation.agreement import describe_terms, group_digits
+    from taciturn.federation.agreement import describe_terms
+    from taciturn.federation.identity import group_digits
     from taciturn.federation.terms import read_terms
 
     found = describe_terms(read_terms(terms))
@@ -360,9 +360,7 @@ def _coordinate(
         stop_signals(log_line) as stop,
         FederationDisplay(stderr, log_line, lines=log is not None) as display,
     ):
-        return run_coordinator(
-            terms, kits, own, place, log_line, stop, display.show, without, audit_line, evaluate=evaluate
-        )
+        return run_coordinator(terms, kits, own, place, stop, display.show, without, audit_line, evaluate=evaluate)
 
 
 @federation.command()

@@ -58,7 +58,7 @@ def key(out: Path | None) -> None:
     """
     own = own_key()
     if out is None:
-        say(f"key {own.public.id}, private key in {own.place}")
+        say(f"key {own.public.id}, private key in {own.path}")
         say(own.public.pem.strip())
         return
     check_new(out)

@@ -122,7 +122,7 @@ def check(site: Path, as_json: bool) -> None:
     Examples:
       taciturn federation site check north/site.toml
     """
-    from taciturn.federation.agreement import group_digits
+    from taciturn.federation.identity import group_digits
     from taciturn.federation.site_operations import check_site
 
     found = check_site(site)
@@ -214,7 +214,7 @@ def start(site: Path, seeded: str | None, log: Path | None, audit: str) -> None:
             log_line(f"the study will be refused: {reason}")
         if seed is not None:
             log_line("noise comes from a seed: this agent protects no one (non_private: seeded)")
-        run_vault(own, loader, seed, log_line, stop, audit_line)
+        run_vault(own, loader, seed, stop, audit_line)
 
 
 @site.command()

@@ -12,6 +12,7 @@ import numpy as np
 
 from taciturn.algorithms import Algorithm
 from taciturn.algorithms.measure_release import MeasureRelease
+from taciturn.core.storage import file_version
 from taciturn.data import DataOptions, Facts, check_facts, load, load_unmapped, note_sizes, read_schema
 from taciturn.data.partition import record_draws
 from taciturn.federation import PROTOCOL
@@ -212,9 +213,8 @@ class StudyLoader:
 def _file_versions(site: Site) -> list[Any]:
     """Return values that change when the site's schema or table changes."""
     schema = [Path(site.schema).read_bytes()] if site.schema else []
-    table = Path(site.table)
-    stats = [file.stat() for file in (table, *sorted(table.glob("*")))] if site.table and table.exists() else []
-    return [*schema, *((stat.st_ino, stat.st_size, stat.st_ctime_ns) for stat in stats)]
+    table = [Path(site.table), *sorted(Path(site.table).glob("*"))] if site.table else []
+    return [*schema, *map(file_version, table)]
 
 
 def find_objections(site: Site, agreement: Agreement, reserved: bool = False) -> list[str]:
@@ -319,21 +319,10 @@ def _budget_objections(site: Site, agreement: Agreement, reserved: bool) -> list
         for name, value in (("unit", study.facts.unit), ("adjacency", study.settings.adjacency))
         if value != getattr(state, name)
     ]
-    costs = (ZERO_COST, ZERO_COST) if reserved else (study.cost, study.held_out_cost)
-    if not state.fits(*costs, agreement.terms.split):
+    cost, held_out = (ZERO_COST, ZERO_COST) if reserved else (study.cost, study.held_out_cost)
+    if not state.fits(cost, held_out, agreement.terms.split):
         reasons.append("this site's budget for these records is exhausted: the remainder does not cover the study")
     return reasons
-
-
-def group_digits(digits: str) -> str:
-    """Return hexadecimal digits in groups of four, to be read out on the telephone.
-
-    Examples
-    --------
-    >>> group_digits("00c0ffee")
-    '00c0 ffee'
-    """
-    return " ".join(digits[at : at + 4] for at in range(0, len(digits), 4))
 
 
 class PartyReport(TypedDict):

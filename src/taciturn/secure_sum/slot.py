@@ -176,7 +176,7 @@ class SlotRules:
         receipt = self.signer.sign(receipt_statement(self.study, context, self.site))
         reply = MaskedUpload(self.site, question.epoch, question.slot, packed, receipt).to_bytes()
         charged = [count + (subject == question.subject) for subject, count in enumerate(state.charged)]
-        began = self.struck_out(replace(state, newest=question.slot, charged=(charged[0], charged[1])))
+        began = self.without_old_slots(replace(state, newest=question.slot, charged=(charged[0], charged[1])))
         return self._step(began, question.slot, SlotRecord(context, reply), reply, charge=True)
 
     def agree(self, state: SlotState, data: bytes) -> SlotStep:
@@ -339,7 +339,7 @@ class SlotRules:
         ):
             raise PrivacyViolation("a slot of the secure sum would be used twice")
 
-    def struck_out(self, state: SlotState) -> SlotState:
+    def without_old_slots(self, state: SlotState) -> SlotState:
         """Return the state without shares and records of older slots, and without own secrets up to the newest one.
 
         After an upload nobody needs the site's own secrets again: the same question gets the bytes in the record.

@@ -186,7 +186,7 @@ def train(data: FitData) -> tuple[TrainedModel, BudgetState | None]:
     try:
         reservation.start()
         trained = _train_in_memory(study)
-        reservation.account.settle(reservation.name, trained.ledger.cost())
+        reservation.account.settle(reservation.name, trained.ledger.cost)
         return trained, reservation.account.state()
     finally:
         reservation.release()

@@ -213,7 +213,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         self._warn_about_total(history)
         trained, account = train(data)
         self._warn_about_left_out(data)
-        history.costs.append(trained.ledger.cost())
+        history.costs.append(trained.ledger.cost)
         history.units.append(data.facts.unit)
         if self._private and settings.noise == "seeded":
             history.seeds.append((settings.seed, settings.algorithm, settings.total_epsilon))
