@@ -126,7 +126,7 @@ def test_the_page_of_the_frontier_shows_what_was_measured() -> None:
     assert columns[1:] == [tuple(frontier(*kind)) for kind in kinds]
 
 
-METHODS = {  # of the page about tables, and their budget in the results
+METHODS: dict[str, tuple[str, float | str]] = {  # of the page about tables, and their budget in the results
     "Taciturn, one party": ("taciturn-one", 1.0),
     "Taciturn, noise at every party": ("taciturn-parties", 1.0),
     "Taciturn, secure sum": ("taciturn-secure-sum", 1.0),
