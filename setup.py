@@ -13,7 +13,7 @@ setup(
         Extension(
             "taciturn.kernels._compiled",
             sources=[f"{KERNELS}/{name}.c" for name in ("rows", "noise", "discrete", "pack")],
-            depends=[f"{KERNELS}/{name}.h" for name in ("rows", "rows_both", "rows_pass")],
+            depends=[f"{KERNELS}/{name}.h" for name in ("levels", "rows", "rows_both", "rows_pass")],
             extra_compile_args=["-O3", "-fno-math-errno", "-fno-strict-aliasing", "-g0"],
             libraries=["m"],
             optional=True,

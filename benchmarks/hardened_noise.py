@@ -22,12 +22,13 @@ from benchmarks.program import arguments, results_file, write_results
 from dp_accounting.gaussian_mechanism import get_sigma_gaussian
 
 import taciturn
+from taciturn.errors import Interrupted
 from taciturn.planning.plan import plan_study
 from taciturn.privacy.accountants.gdp import slack_of
 from taciturn.privacy.events import Discrete, event_of
 from taciturn.runs.folder import RunFolder
 from taciturn.settings import resolve
-from taciturn.training.loop import Interrupted, Progress
+from taciturn.training.loop import TrainingProgress
 
 RESULTS = results_file("hardened_noise")
 EPSILONS, DELTAS = (0.5, 1.0, 3.0, 8.0), (1e-6, 1e-9)
@@ -73,7 +74,7 @@ def planned(given: Mapping[str, Any], delta: float, epsilons: Iterable[float] = 
 
 def begun(epsilon: float, folder: Path, given: Mapping[str, Any] = BEGUN) -> dict[str, Any]:
     """The plan in the ledger of a run that was stopped after some rounds; what it drew is what it planned."""
-    done: list[Progress] = []
+    done: list[TrainingProgress] = []
     folders: list[RunFolder] = []
     with suppress(Interrupted):
         taciturn.run(

@@ -43,10 +43,9 @@ ARCHAIC = re.compile(
 )
 
 BORDERS = {  # modules whose functions may take or return a mapping with values of type Any, and why
-    "api.py": "a TOML file of settings; the JSON that `taciturn.dry_run` gives to users",
     "cli/options.py": "click's flags",
     "data/facts.py": "keywords of two records",
-    "data/schema.py": "a TOML file",
+    "data/schema_parser.py": "a TOML file",
     "federation/nvflare/cell.py": "NVFlare has no types",
     "federation/toml_sections.py": "a TOML file",
     "privacy/events.py": "lines of a hash chain",

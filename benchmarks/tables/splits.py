@@ -15,7 +15,8 @@ from benchmarks.program import ROOT, RUNS
 from numpy.typing import NDArray
 
 from taciturn.data import data_folder
-from taciturn.data.schema import Categorical, Schema, read_schema
+from taciturn.data.schema import Categorical, Schema
+from taciturn.data.schema_parser import read_schema
 from taciturn.types import Classes
 
 SCHEMAS = ROOT / "benchmarks" / "table_schemas"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         BudgetExhausted,
         CorruptFile,
         InputError,
+        Interrupted,
         LedgerTampered,
         PeerLost,
         PrivacyViolation,
@@ -31,6 +32,7 @@ __all__ = [
     "CorruptFile",
     "Frontier",
     "InputError",
+    "Interrupted",
     "LedgerTampered",
     "PeerLost",
     "PrivacyViolation",
@@ -50,7 +52,9 @@ __all__ = [
     "sweep",
 ]
 _MODULES = {
-    **dict.fromkeys(("BudgetExhausted", "CorruptFile", "InputError", "LedgerTampered"), "taciturn.errors"),
+    **dict.fromkeys(
+        ("BudgetExhausted", "CorruptFile", "InputError", "Interrupted", "LedgerTampered"), "taciturn.errors"
+    ),
     **dict.fromkeys(("PeerLost", "PrivacyViolation", "TaciturnError", "TrainingDiverged"), "taciturn.errors"),
     **dict.fromkeys(("Frontier", "Sweep", "frontier", "sweep"), "taciturn.experiments"),
     "Run": "taciturn.result",

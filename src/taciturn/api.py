@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias, Unpack
+from typing import TypeAlias, Unpack
 
 from rich.console import Console
 
 from taciturn.data import fingerprint
 from taciturn.data.frames import Frames
-from taciturn.errors import InputError, PrivacyViolation, kind_of, missing_file
+from taciturn.errors import InputError, Interrupted, PrivacyViolation, kind_of, missing_file
 from taciturn.planning.dry_run import DryRunReport, dry_run_report
 from taciturn.planning.plan import drawn_key
 from taciturn.planning.study import Study
@@ -37,25 +37,23 @@ from taciturn.settings.frame_names import frames_again, frames_named
 from taciturn.settings.keywords import SettingKeywords
 from taciturn.settings.resolve import plugin_digests
 from taciturn.training.finish import finish, settle, settle_violated, sign
-from taciturn.training.loop import Interrupted, Progress, train
+from taciturn.training.loop import TrainingProgress, train
 from taciturn.training.process_group import ProcessGroup
 from taciturn.training.recorder import check_not_violated
 from taciturn.training.setup import (
-    Begun,
     Reservation,
+    ResumeState,
     check_config,
     initial_files,
-    rebuild_study,
-    rebuilt,
+    rebuild,
     reserve_study,
     select_own_agents,
 )
 from taciturn.training.torch_backend import check_device
 from taciturn.training.torch_process_group import current_process_group
-from taciturn.training.upload_replay import ReplayedUploads, replay_uploads
 from taciturn.training_display import OwnersNotes, TrainingDisplay
 
-Watch: TypeAlias = Callable[[Progress], None]
+Watch: TypeAlias = Callable[[TrainingProgress], None]
 """Called after every round of a study."""
 logger = logging.getLogger(__name__)
 owners_logger = logging.getLogger("taciturn.records")  # what depends on the records, only for the person who runs this
@@ -81,7 +79,7 @@ def run(
     config : str or Path, optional
         A TOML file with settings.
     watch : callable, optional
-        Called with a `Progress` after every round.
+        Called with a `TrainingProgress` after every round.
     stop : callable, optional
         Called after every round; if it returns True, training stops at the next point from which it can be resumed.
     started : callable, optional
@@ -172,7 +170,7 @@ def plan(config: str | Path | None = None, **settings: Unpack[SettingKeywords]) 
         return plan_report(resolved)
 
 
-def dry_run(config: str | Path | None = None, **settings: Unpack[SettingKeywords]) -> dict[str, Any]:
+def dry_run(config: str | Path | None = None, **settings: Unpack[SettingKeywords]) -> DryRunReport:
     """Return what `run` would do and spend. Nothing is written, and nothing is spent.
 
     In certified mode no private record is read: everything follows from public facts.
@@ -184,8 +182,8 @@ def dry_run(config: str | Path | None = None, **settings: Unpack[SettingKeywords
 
     Returns
     -------
-    dict
-        What `taciturn run --dry-run --json` prints.
+    DryRunReport
+        What `taciturn run --dry-run --json` prints. It is read by attribute or by key.
 
     Raises
     ------
@@ -199,11 +197,6 @@ def dry_run(config: str | Path | None = None, **settings: Unpack[SettingKeywords
     >>> round(forecast["runs"][0]["spends"], 3)
     1.0
     """
-    return forecast(config, **settings).to_json()
-
-
-def forecast(config: str | Path | None = None, **settings: Unpack[SettingKeywords]) -> DryRunReport:
-    """Return what `dry_run` does, as a record."""
     with frames_named(settings, lambda: _schema_of(config)) as named:
         resolved = _resolved(config, named)
         _check_unused(resolved)
@@ -265,7 +258,7 @@ def resume(
             _display(watch, progress, group) as shown,
             _released(group.run_on_all(lambda: _reservation(begun, group))) as reservation,
         ):
-            study = group.run_on_all(lambda: rebuilt(folder, begun, group))
+            study = group.run_on_all(lambda: rebuild(folder, begun, group))
             study = select_own_agents(study, group)
             finished = _train_and_close(study, folder, shown, stop, group, reservation)
     return replace(finished, frames=_frames_in(data, test))
@@ -296,46 +289,6 @@ def open_run(path: str | Path) -> Run:
     'certified'
     """
     return Run(RunFolder.open(Path(path)))
-
-
-def sent(
-    path: str | Path,
-    *,
-    run: int = 0,
-    agent: str | None = None,
-    round: int = 1,  # noqa: A002  as in the metrics
-    data: Frames | None = None,
-    test: Frames | None = None,
-    watch: Watch = lambda progress: None,
-) -> ReplayedUploads:
-    """Return what an agent sent in a round of a seeded run, with and without the noise, by replaying the run.
-
-    The result is computed from the records without noise: it is for the owner of the records only.
-
-    Parameters
-    ----------
-    path : str or Path
-        The run folder.
-    run : int
-        Index of the run in the folder.
-    agent : str, optional
-        Name of the agent; the first by default.
-    round : int
-        The round, from 1.
-    data, test : DataFrame, optional
-        The same data frames again, if the run began with data frames.
-    watch : callable, optional
-        Called with a `Progress` after every replayed round.
-
-    Raises
-    ------
-    InputError
-        If the noise cannot be drawn again, or the run, agent or round does not exist.
-    """
-    folder = RunFolder.open(Path(path))
-    with frames_again(folder.read_config(), folder.schema, data=data, test=test):
-        study = rebuild_study(folder)
-        return replay_uploads(study, folder, run, agent, round, watch)
 
 
 def read_config(path: str | Path) -> Mapping[str, object]:
@@ -379,7 +332,7 @@ def _display(watch: Watch | None, progress: bool | None, group: ProcessGroup) ->
         return
     with TrainingDisplay(console) as display:
 
-        def both(progress: Progress) -> None:
+        def both(progress: TrainingProgress) -> None:
             display(progress)
             if watch is not None:
                 watch(progress)
@@ -398,7 +351,7 @@ def _resolved(config: str | Path | None, settings: Mapping[str, object]) -> Sett
     return resolved
 
 
-def _begun(folder: RunFolder) -> Begun | None:
+def _begun(folder: RunFolder) -> ResumeState | None:
     """Return everything that is needed to continue an interrupted run, after all checks; None if it has ended."""
     if folder.finished and folder.model.is_file():
         if not folder.report.is_file():
@@ -421,7 +374,7 @@ def _begun(folder: RunFolder) -> Begun | None:
         folder.stored_schema()
     if start.records is None:
         raise InputError(f"{folder.local} is missing: a run can be continued only with its local-only folder")
-    return Begun(folder.read_config(), start.records, folder.read_key(), start.reservation or "")
+    return ResumeState(folder.read_config(), start.records, folder.read_key(), start.reservation or "")
 
 
 @contextmanager
@@ -434,7 +387,7 @@ def _released(reservation: Reservation | None) -> Iterator[Reservation | None]:
             reservation.release()
 
 
-def _reservation(begun: Begun, group: ProcessGroup) -> Reservation | None:
+def _reservation(begun: ResumeState, group: ProcessGroup) -> Reservation | None:
     """Return the held reservation of an interrupted run, in process 0."""
     ledger = resolve(begun.config).ledger if group.is_main else ""
     return Reservation(BudgetLedger.open(Path(ledger)), begun.reservation) if ledger else None

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-LONGEST_SHOWN = 200  # characters of a value in a message
+MAX_SHOWN = 200  # characters of a value in a message
 
 
 class TaciturnError(ValueError):
@@ -66,6 +66,10 @@ class PrivacyViolation(BaseException):
     """
 
 
+class Interrupted(Exception):
+    """Training was asked to stop. Everything done is on the disk."""
+
+
 class LedgerWarning(UserWarning):
     """Something that was done is not, or not yet, in a ledger; the message says what."""
 
@@ -89,7 +93,7 @@ def shown(value: object) -> str:
     ('0.5', "'fast'", 'a list', 'a text of 12 characters')
     """
     if isinstance(value, str):
-        plain = len(value) <= LONGEST_SHOWN and value.isprintable()
+        plain = len(value) <= MAX_SHOWN and value.isprintable()
         return repr(value) if plain else f"a text of {len(value)} characters"
     return str(value) if isinstance(value, bool | int | float | os.PathLike) else kind_of(value)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,7 @@ from taciturn.runs.model import LabelledRecords, Model, Predictions, evaluate, p
 from taciturn.runs.quality import Quality
 from taciturn.runs.records import RunResult, RunSummary
 from taciturn.settings.frame_names import frames_again
+from taciturn.training.loop import TrainingProgress
 from taciturn.training.setup import rebuild_study
 from taciturn.training.upload_replay import ReplayedUploads, replay_uploads
 from taciturn.types import Array, Classes
@@ -142,12 +143,12 @@ class Run:
         >>> taciturn.open_run("runs/patients").predict(pandas.DataFrame({"age": [25, 175]}))
         array(['no', 'yes'], dtype='<U3')
         """
-        found = self._predictions(data, run_index)
-        if not len(self.classes):
-            return np.array(found.values, dtype=np.float64)
-        names = read_model(self.folder, run_index).target
-        places = {name: k for k, name in enumerate(names.names)} if isinstance(names, Classes) else {}
-        return self.classes[[places[name] for name in found.values]]
+        model = read_model(self.folder, run_index)
+        target, values = model.target, _predictions(model, data).values
+        if not isinstance(target, Classes):
+            return np.array(values, dtype=np.float64)
+        places = {name: k for k, name in enumerate(target.names)}
+        return _label_values(target.names)[[places[name] for name in values]]
 
     def predict_proba(self, data: str | Path | Frames, *, run_index: int = 0) -> Array:
         """Predict the probability of every class for every record.
@@ -175,7 +176,7 @@ class Run:
         >>> taciturn.open_run("runs/patients").predict_proba(pandas.DataFrame({"age": [25, 175]})).shape
         (2, 2)
         """
-        found = self._predictions(data, run_index)
+        found = _predictions(read_model(self.folder, run_index), data)
         if found.probabilities is None:
             raise InputError("this model has no probabilities: they need classes, and the loss softmax")
         return found.probabilities
@@ -298,6 +299,7 @@ class Run:
         >>> import taciturn
         >>> taciturn.open_run("runs/second").plot("curves").savefig("curves.png")
         """
+        from taciturn.reporting.figures.effects_figure import effects_figure
         from taciturn.reporting.figures.run_figure import figure
 
         if not isinstance(what, str):
@@ -307,17 +309,55 @@ class Run:
         if what == "curves":
             return figure([self.folder])
         if what == "effects":
-            return self._draw_effects(run_index)
+            return effects_figure(read_effects(self.folder).run(run_index))
+        sent = self.sent(run_index=run_index, agent=agent, round=round, data=data, test=test)
+        return draw_sent(self.folder, sent)
+
+    def sent(
+        self,
+        *,
+        run_index: int = 0,
+        agent: str | None = None,
+        round: int = 1,  # noqa: A002  as in the metrics
+        data: Frames | None = None,
+        test: Frames | None = None,
+        watch: Callable[[TrainingProgress], None] = lambda progress: None,
+    ) -> ReplayedUploads:
+        """Return what an agent sent in a round of a seeded run, with and without the noise, by replaying the run.
+
+        The result is computed from the records without noise: it is for the owner of the records only.
+
+        Parameters
+        ----------
+        run_index : int
+            Which run of the folder.
+        agent : str, optional
+            Which agent; the first by default.
+        round : int
+            Which round, from 1.
+        data, test : DataFrame, optional
+            The same data frames again, if a run on frames was opened again.
+        watch : callable, optional
+            Called with a `TrainingProgress` after every replayed round.
+
+        Returns
+        -------
+        ReplayedUploads
+
+        Raises
+        ------
+        InputError
+            If the noise cannot be drawn again, or the run, agent or round does not exist.
+
+        Examples
+        --------
+        >>> import taciturn
+        >>> taciturn.open_run("runs/second").sent(round=2).agent
+        'agent-1'
+        """
         given = {name: frame for name, frame in (("data", data), ("test", test)) if frame is not None}
         with frames_again(self.folder.read_config(), self.folder.schema, **{**self.frames, **given}):
-            study = rebuild_study(self.folder)
-            found = replay_uploads(study, self.folder, run_index, agent, round, lambda progress: None)
-            return draw_sent(self.folder, found)
-
-    def _draw_effects(self, run_index: int) -> Figure:
-        from taciturn.reporting.figures.effects_figure import effects_figure
-
-        return effects_figure(read_effects(self.folder).run(run_index))
+            return replay_uploads(rebuild_study(self.folder), self.folder, run_index, agent, round, watch)
 
     def report(self) -> Path:
         """Return the path of the report, a web page, and write it if it is missing.
@@ -342,10 +382,10 @@ class Run:
             write_report(self.folder)
         return self.folder.report
 
-    def _predictions(self, data: Any, run_index: int) -> Predictions:
-        model = read_model(self.folder, run_index)
-        table = read_table(Path(data)) if isinstance(data, str | os.PathLike) else _read(model, data, PREDICTION)
-        return predictions(model, table)
+
+def _predictions(model: Model, data: Any) -> Predictions:
+    from_file = isinstance(data, str | os.PathLike)
+    return predictions(model, read_table(Path(data)) if from_file else _read(model, data, PREDICTION))
 
 
 def _read(model: Model, data: Any, use: str) -> Table:

@@ -26,12 +26,11 @@ from rich.progress import (
 from rich.status import Status
 
 from taciturn.progress import subscribe
-from taciturn.training.loop import Progress as TrainingProgress
+from taciturn.training.loop import TrainingProgress
 from taciturn.types import Array
 
 LINE_SECONDS = 10.0  # between two lines in a log
 SHOW_AFTER = 2.0  # seconds: what finishes sooner is not shown
-WHOLE = "whole"
 MAX_BUDGETS = 3  # whose errors fit beside a bar
 
 
@@ -179,10 +178,6 @@ class TrainingDisplay(StudyDisplay):
         batch = progress.batch
         self.show(batch.algorithm, progress.t, progress.rounds, batch.budgets, progress.test_error)
 
-    def show_whole(self, done: int, total: int) -> None:
-        """Show how much of several studies is done; lines in a log then give the time left of all of them."""
-        self._update(WHOLE, done, total, "")
-
     def show(self, name: str, t: int, rounds: int, budgets: Sequence[float], errors: Array | None) -> None:
         """Show a round of the runs called `name`.
 
@@ -200,10 +195,11 @@ class TrainingDisplay(StudyDisplay):
         text = _format_errors(budgets, errors)
         self._update(name, t, rounds, text)
         if self._lines.due:
-            whole = WHOLE in self._tasks
-            left = time_left(self._bars, self._tasks[WHOLE if whole else name])
-            left = f"  {left}{' of the whole' if whole else ''}" if left else ""
-            self._lines.print(f"{name}: round {t} of {rounds}  {text}{left}")
+            left = self._left(name)
+            self._lines.print(f"{name}: round {t} of {rounds}  {text}{f'  {left}' if left else ''}")
+
+    def _left(self, name: str) -> str:
+        return time_left(self._bars, self._tasks[name])
 
     def _update(self, name: str, done: int, total: int, errors: str) -> None:
         if not self._tasks:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -129,6 +129,15 @@ class Shard:
         return replace(self, x=np.rint(steps, out=steps), y=self.y.astype(np.float64, copy=False))
 
 
+def slices(widths: Iterable[int]) -> list[slice]:
+    """Return where neighbours of these widths are in an array that holds them one after the other.
+
+    >>> slices([2, 3])
+    [slice(0, 2, None), slice(2, 5, None)]
+    """
+    return [slice(*ends) for ends in pairwise(accumulate(widths, initial=0))]
+
+
 def pool(shards: Sequence[Shard]) -> Shard:
     """Return the records of several agents as one shard, in their order."""
     if len(shards) == 1:
@@ -237,8 +246,8 @@ class Dataset:
         """The rows of the test records that each agent held out, by its name; None if they come from elsewhere."""
         if not self.held_out:
             return None
-        ends = np.cumsum(self.held_out)
-        return dict(zip(self.agents, np.split(np.arange(ends[-1]), ends[:-1]), strict=True))
+        own = slices(self.held_out)
+        return {name: np.arange(rows.start, rows.stop) for name, rows in zip(self.agents, own, strict=True)}
 
     @cached_property
     def held_out_shards(self) -> tuple[Shard, ...]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from taciturn.algorithms import ALGORITHMS, AlgorithmConfig
 from taciturn.algorithms.additive import Additive, Coordinates, coordinates, count_rounds
 from taciturn.algorithms.base import Agent
-from taciturn.algorithms.noisy_gradient import CertifiedGradient, HardenedGradient
+from taciturn.algorithms.noisy_gradient import CertifiedGradient, HardenedGradient, fraction_bits
 from taciturn.algorithms.pooled_optimum import PooledOptimum
 from taciturn.algorithms.schedules import Constant
 from taciturn.errors import InputError
@@ -158,14 +158,12 @@ def test_exact_sums_of_hardened_noise_change_by_at_most_the_clip_whatever_the_se
     """The sum is in integers, so the bound holds to the last bit; the parameters are of any admissible size."""
     shard = records(12, 25)
     algorithm = method([shard])
-    exact = HardenedGradient(
-        GradientClipping(np.array([CLIP]), np.array([np.inf])), Calibrated("gaussian", (NON_PRIVATE,), 1.0), 30
-    )
+    limit, bits = GradientClipping(np.array([CLIP]), np.array([np.inf])), fraction_bits(30, CLIP, 12, 0.0)
+    exact = HardenedGradient(limit, Calibrated("gaussian", (NON_PRIVATE,)), 30, bits)
     code = coordinates(np.array(values), BLOCKS, intercept=True)
     w = size * np.random.default_rng(0).choice([-1.0, 0.0, 1.0], (WIDTH + 1, 1, 2))
-    bits = exact.bits(algorithm.problem)
     both = [
-        exact.sum(algorithm.problem, w, Shard(code.recode(part.x), part.y), bits)
+        exact.sum(algorithm.problem, w, Shard(code.recode(part.x), part.y))
         for part in (shard, Shard(shard.x[1:], shard.y[1:]))
     ]
     assert all((total == np.rint(total)).all() for total in both)

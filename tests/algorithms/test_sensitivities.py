@@ -25,7 +25,7 @@ from taciturn.audit.games import FACTS
 from taciturn.audit.scores import RecordingNoise
 from taciturn.errors import InputError
 from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
-from taciturn.objectives.clipping import MOST_SINGLE, Clipping, GradientClipping, RecordScaling
+from taciturn.objectives.clipping import MAX_SINGLE, Clipping, GradientClipping, RecordScaling
 from taciturn.planning.noise_plan import hessian_trace
 from taciturn.planning.plan import StudyPlan, load_data, plan_study
 from taciturn.privacy.accountants import tightest
@@ -347,13 +347,13 @@ def test_samples_are_refused_where_their_effect_is_not_proven(by_patient: dict[s
 def test_single_precision_is_refused_where_its_sums_may_be_off_by_a_record() -> None:
     many = {
         "precision": "float32",
-        "records_max": MOST_SINGLE + 1,
+        "records_max": MAX_SINGLE + 1,
         "total_records": 10**8,
         "noise_multiplier": 30.0,
         "noise": "seeded",
     }
     with pytest.raises(InputError, match="records-max is 8,388,609, but with precision float32 and noise seeded"):
         planned(["objp"], **many)
-    planned(["objp"], **many | {"records_max": MOST_SINGLE})
+    planned(["objp"], **many | {"records_max": MAX_SINGLE})
     planned(["objp"], **many | {"precision": "float64"})
     planned(["objp"], **many | {"noise": "hardened"})

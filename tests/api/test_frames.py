@@ -24,11 +24,10 @@ from taciturn.data import DataOptions, fingerprint, load, parse_schema
 from taciturn.data.encoding import Tally, scale_columns
 from taciturn.data.frames import TRAINING, needed_columns, open_frames, read_frame
 from taciturn.data.memory_names import hold
-from taciturn.errors import InputError, LedgerWarning
+from taciturn.errors import InputError, Interrupted, LedgerWarning
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.reporting.side_by_side import other_test_records
 from taciturn.runs.folder import RunFolder
-from taciturn.training.loop import Interrupted
 from taciturn.training.record_ties import table_digest
 from tests.cli.helpers import taciturn as command
 from tests.cli.helpers import taciturn_json

@@ -222,7 +222,7 @@ WRONG_USES: dict[str, Callable[[taciturn.Run], Any]] = {
     "evaluate unknown labels": lambda run: run.evaluate(secret()),
     "evaluate missing labels": lambda run: run.evaluate(secret().assign(ill=None)),
     "evaluate without labels": lambda run: run.evaluate(secret().drop(columns="ill")),
-    "resume with others": lambda run: taciturn.api.sent(run.path, data=secret()),
+    "resume with others": lambda run: run.sent(data=secret()),
     "draw with others": lambda run: run.plot("sent", data=secret()),
     "draw a frame": lambda run: run.plot(secret()),
     "a frame for the run's number": lambda run: run.predict(patients(), run_index=secret()),

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import taciturn
+from taciturn.errors import Interrupted
 from taciturn.experiments import Frontier
 from taciturn.reporting.intervals import interval
 from taciturn.runs.folder import RunFolder
-from taciturn.training.loop import Interrupted
 from tests.cli.helpers import CERTIFIED, EXAMPLE, TABLE, refused, taciturn_json
 from tests.cli.helpers import taciturn as command
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from taciturn import training_display
 from taciturn.cli.progress_display import ExperimentDisplay
 from taciturn.progress import report_progress, subscribe
+from taciturn.research.commands.reproduce_command import ReproductionDisplay
 from taciturn.training_display import StatusLine, TrainingDisplay
 
 
@@ -33,7 +34,7 @@ def test_errors_are_shown_by_budget_or_as_a_range_for_many_budgets(log: io.Strin
 
 
 def test_the_time_left_is_that_of_the_whole_where_there_is_one(log: io.StringIO) -> None:
-    display = TrainingDisplay(Console(file=log))
+    display = ReproductionDisplay(Console(file=log))
     for done in (10, 20, 30):
         display.show_whole(done, 1000)
         display.show("outp", done, 30, [1.0], np.array([0.4]))

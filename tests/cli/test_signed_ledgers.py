@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 import taciturn
-from taciturn.errors import LedgerTampered
+from taciturn.errors import Interrupted, LedgerTampered
 from taciturn.privacy.signatures import own_key
 from taciturn.runs.folder import RunFolder
 from taciturn.training.finish import signable
-from taciturn.training.loop import Interrupted
 from tests.cli import warm
 from tests.cli.helpers import CERTIFIED, EXAMPLE, TABLE, environment
 

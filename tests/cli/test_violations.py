@@ -12,12 +12,11 @@ import pytest
 
 import taciturn
 from taciturn.algorithms import ALGORITHMS
-from taciturn.errors import PrivacyViolation, TaciturnError
+from taciturn.errors import Interrupted, PrivacyViolation, TaciturnError
 from taciturn.planning.noise_plan import RunPlan
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.reporting.statements import headline
 from taciturn.runs.folder import RunFolder
-from taciturn.training.loop import Interrupted
 from tests.cli.helpers import CERTIFIED
 from tests.cli.helpers import taciturn as command
 from tests.cli.test_ranks import begin, end

@@ -132,7 +132,7 @@ def test_a_wrong_parquet_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(InputError, match=r"^column 'a': the cell in row 2 of inf\.parquet is not a number$"):
         inf.numbers("a")
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with pytest.raises(InputError, match=r"twice\.parquet needs pyarrow: pip install pyarrow$"):
+    with pytest.raises(InputError, match=r"twice\.parquet needs pyarrow: pip install 'taciturn\[parquet\]'$"):
         read_table(tmp_path / "twice.parquet")
 
 

@@ -63,7 +63,7 @@ def test_a_folder_has_an_agent_for_each_file(folder: Path) -> None:
         write(folder / "sites" / name, "").write_bytes(GARBAGE)
     facts = declared_facts(options(folder, "sites"), 100, {"west": 70, "east": 40})
     assert (facts.name, facts.agents, facts.largest) == ("sites", 2, 70)
-    assert facts.most("east") == 40
+    assert facts.records_of("east") == 40
     assert declared_facts(options(folder, "sites", agents=2), 100, 60).agents == 2
     with pytest.raises(InputError, match=r"^agents is 3, but 2 agents are named: east, west$"):
         declared_facts(options(folder, "sites", agents=3), 100, 60)

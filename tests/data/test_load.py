@@ -25,7 +25,7 @@ def test_there_are_four_sources() -> None:
 
 def test_presets_apply_in_every_mode_and_the_papers_only_in_mode_paper() -> None:
     assert {name: dict(SOURCES[name].preset) for name in SOURCES} == {
-        "femnist": {"averages": False},
+        "femnist": {},
         "mnist": {},
         "mnist14": {},
         "table": {"intercept": True},

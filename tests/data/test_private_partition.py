@@ -95,11 +95,11 @@ def test_all_uploads_together_move_by_one_clip_at_most(tmp_path: Path, way: str,
     rows = rows_of()
     plan = plan_study(resolve(table(tmp_path, rows, unit) | WAYS[way] | {"features": "none", "algorithm": "dpgd"}))
     release, z = plan.parts[0].algorithm.release, np.random.default_rng(1).normal(size=(2, 1, 3))  # type: ignore[attr-defined]
-    bits = release.bits(plan.problem)
+    bits = release.bits
 
     def sums() -> list[Any]:
         dataset = load_data(plan, key=11).dataset
-        return [release.sum(plan.problem, z, shard, bits) for shard in dataset.train]
+        return [release.sum(plan.problem, z, shard) for shard in dataset.train]
 
     before, at = sums(), 321
     person = rows[at].split(",")[1]
@@ -184,7 +184,7 @@ def test_sums_of_an_additive_model_move_by_one_clip_at_most(tmp_path: Path, stat
         return found
 
     before = sums(rows)
-    clip = float(algorithm.release.clipping.l2[0]) * GRID * 2.0 ** algorithm.release.bits(plan.problem)
+    clip = float(algorithm.release.clipping.l2[0]) * GRID * 2.0**algorithm.release.bits
     moved = {t: np.zeros(0) for t in before}
     for at in range(0, 120, 6):
         after = sums(rows[:at] + rows[at + 1 :])
@@ -203,7 +203,7 @@ class Exact:
     release: HardenedGradient
 
     def __call__(self, update: int, problem: Problem, z: Any, shard: Shard, noise: Any) -> ReleasedGradient:
-        total: Any = self.release.sum(problem, z, shard, self.release.bits(problem))
+        total: Any = self.release.sum(problem, z, shard)
         return ReleasedGradient(total, self.release.mechanism.event, self.release.mechanism.magnitude)
 
 

@@ -16,7 +16,7 @@ import taciturn
 from taciturn.data import DataOptions, fingerprint, limit_records, load, parse_schema, schema_facts
 from taciturn.data.assemble import RawRecords, assemble
 from taciturn.data.partition import Partition
-from taciturn.data.schema import class_weights
+from taciturn.data.schema_parser import class_weights
 from taciturn.errors import InputError
 from taciturn.federation.terms import schema_hash
 from taciturn.types import Array, Classes, Dataset

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from taciturn.data import encode
 from taciturn.data.feature_maps.bins import PAIR_KNOTS
-from taciturn.data.schema import Categorical, ColumnRule, Numeric, Schema, Unit, dump_schema, parse_schema, read_schema
+from taciturn.data.schema import Categorical, ColumnRule, Numeric, Schema, Unit, dump_schema
+from taciturn.data.schema_parser import parse_schema, read_schema
 from taciturn.data.table_cells import Column, Table, TablePart, factorize, is_missing, whole_number
 from taciturn.errors import InputError
 from taciturn.types import Classes, Range

@@ -79,11 +79,11 @@ def test_a_larger_budget_with_a_higher_error_is_noted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "up", "down", "one"),
-    [("objp", 3 * 4 * 88, 3 * 4 * 88, (4 * 88, 4 * 88)), ("erm-objp", 900, 88, (300, 88))],
+    ("central", "up", "down", "one"),
+    [(False, 3 * 4 * 88, 3 * 4 * 88, (4 * 88, 4 * 88)), (True, 900, 88, (300, 88))],
 )
-def test_what_one_agent_of_three_sends_and_receives(algorithm: str, up: int, down: int, one: tuple[int, int]) -> None:
-    assert bytes_per_agent(algorithm, 3, up, down) == one
+def test_what_one_agent_of_three_sends_and_receives(central: bool, up: int, down: int, one: tuple[int, int]) -> None:
+    assert bytes_per_agent(central, 3, up, down) == one
 
 
 def test_the_table_has_every_column_and_the_terminal_omits_what_all_share() -> None:

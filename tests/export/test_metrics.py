@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 import taciturn
-from taciturn.errors import InputError
+from taciturn.errors import InputError, Interrupted
 from taciturn.export import TARGETS, ExportRequest
 from taciturn.export.metric_series import read_metrics
 from taciturn.runs.folder import RunFolder
-from taciturn.training.loop import Interrupted
 from tests.cli.helpers import refused
 from tests.cli.helpers import taciturn as command
 from tests.experiments.test_grid import CLINICS

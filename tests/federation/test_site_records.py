@@ -100,7 +100,7 @@ def test_a_record_that_is_added_moves_the_sums_by_no_more_than_is_charged(tmp_pa
     def total(lines: list[str]) -> Any:
         (federation.root / "north" / "table.csv").write_text("\n".join(["age,weight,ill", *lines, ""]))
         shard = load_site_dataset(federation.site("north"), federation.agreement).train[0]
-        return release.sum(problem, z, shard, release.bits(problem)).astype(np.float64)
+        return release.sum(problem, z, shard).astype(np.float64)
 
     lines = [f"{90 - row % 3},180,no" for row in range(rows)]
     change = np.linalg.norm(total(["91,181,yes", *lines]) - total(lines))

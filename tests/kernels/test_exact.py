@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pytest
 
-from taciturn.algorithms.noisy_gradient import BELOW, HardenedGradient, on_grid
+from taciturn.algorithms.noisy_gradient import BELOW, HardenedGradient, fraction_bits, on_grid
 from taciturn.kernels.layout import Dense, Sparse
 from taciturn.kernels.threads import threads
 from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
@@ -64,10 +64,10 @@ def test_the_record_that_changes_the_layout_changes_no_other_term(passes: Passes
         z = np.random.default_rng(seed).normal(size=(J, 1, classes)) * (0.0, 0.3, 3.0)[seed]
         l2 = edges(loss, z, base)
         clip = GradientClipping(l2, np.full(len(l2), math.inf))
-        release = HardenedGradient(clip, Calibrated("gaussian", (NON_PRIVATE,) * len(l2)), 100)
+        release = HardenedGradient(clip, Calibrated("gaussian", (NON_PRIVATE,) * len(l2)), 100, BITS)
         problem = Problem(LOSSES[loss](), REGULARISERS["l2"](), 0.0, SETS["all"](1.0), 41, 2, passes)
         z = np.repeat(z, len(l2), axis=1)
-        without, with_, alone = (release.sum(problem, z, each, BITS) for each in (base, both, one))
+        without, with_, alone = (release.sum(problem, z, each) for each in (base, both, one))
         np.testing.assert_array_equal(with_ - without, alone)
 
 
@@ -80,18 +80,18 @@ def test_neither_threads_nor_ranges_nor_order_change_a_term(
     x = rng.integers(0, GRID, (n, J)) / GRID * (rng.random((n, J)) < 0.35)
     shard = Shard(x, rng.random((n, 20)) if loss == "squared" else np.eye(20)[rng.integers(0, 20, n)])
     release = HardenedGradient(
-        GradientClipping(np.ones(1), np.full(1, math.inf)), Calibrated("gaussian", (NON_PRIVATE,)), n
+        GradientClipping(np.ones(1), np.full(1, math.inf)), Calibrated("gaussian", (NON_PRIVATE,)), n, BITS
     )
     problem = Problem(LOSSES[loss](), REGULARISERS["l2"](), 0.0, SETS["all"](1.0), n, 2, passes)
     z = rng.normal(size=(J, 1, 20))
-    expected = sum(release.sum(problem, z, Shard(shard.x[i : i + 1], shard.y[i : i + 1]), BITS) for i in range(n))
+    expected = sum(release.sum(problem, z, Shard(shard.x[i : i + 1], shard.y[i : i + 1])) for i in range(n))
     order = rng.permutation(n)
     for step, count in ((8192, 1), (7, 1), (64, 3), (100, 2)):
-        monkeypatch.setattr(passes_module, "RANGE", step)
-        monkeypatch.setattr(passes_module, "RANGES", 100)
+        monkeypatch.setattr(passes_module, "ROWS_PER_RANGE", step)
+        monkeypatch.setattr(passes_module, "MAX_RANGES", 100)
         for held in (shard, Shard(shard.x[order], shard.y[order])):
             with threads(count):
-                np.testing.assert_array_equal(release.sum(problem, z, held, BITS), expected)
+                np.testing.assert_array_equal(release.sum(problem, z, held), expected)
 
 
 @pytest.mark.parametrize("declared", [1, 20, 10**6])
@@ -99,16 +99,13 @@ def test_a_record_more_than_declared_moves_the_sum_by_its_own_term(passes: Passe
     """Leaving records out at the declared number would let one added record push another one out."""
     rng, clip = np.random.default_rng(4), 2.0**12  # of which float64 adds 32 exactly at the finest grid
     x, y = rng.integers(0, GRID + 1, (40, J)) / GRID, np.eye(3)[rng.integers(0, 3, 40)]
-    release = HardenedGradient(
-        GradientClipping(np.full(1, clip), np.full(1, math.inf)), Calibrated("gaussian", (NON_PRIVATE,)), declared
-    )
+    limit, bits = GradientClipping(np.full(1, clip), np.full(1, math.inf)), fraction_bits(declared, clip, 40, 0.0)
+    release = HardenedGradient(limit, Calibrated("gaussian", (NON_PRIVATE,)), declared, bits)
     problem = Problem(LOSSES["softmax"](), REGULARISERS["l2"](), 0.0, SETS["all"](1.0), 40, 2, passes)
-    z, bits = rng.normal(size=(J, 1, 3)), release.bits(problem)
+    z = rng.normal(size=(J, 1, 3))
     first, rest = Shard(x[:1], y[:1]), Shard(x[1:], y[1:])
-    alone = release.sum(problem, z, first, bits)
+    alone = release.sum(problem, z, first)
     assert alone.dtype == np.int64 and alone.any()
-    np.testing.assert_array_equal(
-        release.sum(problem, z, Shard(x, y), bits) - release.sum(problem, z, rest, bits), alone
-    )
-    parts = list(release._exact_parts(Shard(x, y), bits))
+    np.testing.assert_array_equal(release.sum(problem, z, Shard(x, y)) - release.sum(problem, z, rest), alone)
+    parts = list(release._exact_parts(Shard(x, y)))
     assert sum(len(part.x) for part in parts) == 40 and (len(parts) > 1) == (declared < 40)

@@ -152,7 +152,10 @@ def test_exponentials_are_right_to_the_last_digits(instructions: int, dtype: str
 
 def test_threads_change_no_bit() -> None:
     rng = np.random.default_rng(0)
-    shard, z = records(rng, 3 * passes_module.RANGE + 5, 6, 3, 0.8, "float32"), rng.normal(size=(6, 2, 3)).astype("f")
+    shard, z = (
+        records(rng, 3 * passes_module.ROWS_PER_RANGE + 5, 6, 3, 0.8, "float32"),
+        rng.normal(size=(6, 2, 3)).astype("f"),
+    )
     loss, found = LOSSES["softmax"](), []
     for count in (1, 2, 3, 7):
         with threads(count):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taciturn.algorithms.noisy_gradient import HardenedGradient
+from taciturn.algorithms.noisy_gradient import HardenedGradient, fraction_bits
 from taciturn.algorithms.subproblem import scale_records
 from taciturn.core.arrays import backing_file, to_numpy
 from taciturn.data.allocation import ArrayAllocator
@@ -45,9 +45,8 @@ def problem_of(loss: str, n: int, passes: Passes = COMPILED) -> Problem:
 
 
 def hardened(l2: float, l1: float) -> HardenedGradient:
-    return HardenedGradient(
-        GradientClipping(np.array([l2]), np.array([l1])), Calibrated("gaussian", (NON_PRIVATE,)), 100
-    )
+    limit, bits = GradientClipping(np.array([l2]), np.array([l1])), fraction_bits(100, l2, 31, 0.0)
+    return HardenedGradient(limit, Calibrated("gaussian", (NON_PRIVATE,)), 100, bits)
 
 
 @settings(max_examples=80, deadline=None)
@@ -77,14 +76,14 @@ def test_integer_sums_of_weighted_records_are_exact_and_bounded(
     rng = np.random.default_rng(seed)
     base, one = records(rng, 30, loss), records(rng, 1, loss)
     problem, release = problem_of(loss, 31, PASSES[passes]), hardened(l2, l1)
-    z, bits = 10.0 * rng.normal(size=(J, 1, K)), release.bits(problem)
-    alone = release.sum(problem, z, one, bits)
-    both = release.sum(problem, z, pool([base, one]), bits)
-    np.testing.assert_array_equal(both - release.sum(problem, z, base, bits), alone)
+    z, bits = 10.0 * rng.normal(size=(J, 1, K)), release.bits
+    alone = release.sum(problem, z, one)
+    both = release.sum(problem, z, pool([base, one]))
+    np.testing.assert_array_equal(both - release.sum(problem, z, base), alone)
     assert np.sqrt((alone.astype(np.float64) ** 2).sum()) <= l2 * GRID * 2.0**bits
     assert np.abs(alone).sum() <= l1 * GRID * 2.0**bits
     ones = replace(base, weights=np.ones(30))
-    np.testing.assert_array_equal(release.sum(problem, z, ones, bits), release.sum(problem, z, base.unweighted, bits))
+    np.testing.assert_array_equal(release.sum(problem, z, ones), release.sum(problem, z, base.unweighted))
 
 
 @settings(max_examples=40, deadline=None)

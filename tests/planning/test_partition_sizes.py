@@ -12,13 +12,12 @@ import pytest
 import taciturn
 from taciturn.algorithms import ALGORITHMS
 from taciturn.data import load
-from taciturn.errors import CorruptFile, InputError
+from taciturn.errors import CorruptFile, InputError, Interrupted
 from taciturn.objectives import LOSSES
 from taciturn.objectives.clipping import NO_CLIPPING
 from taciturn.objectives.passes import COMPILED, PLAIN
 from taciturn.runs.folder import RunFolder
 from taciturn.settings import resolve
-from taciturn.training.loop import Interrupted
 from taciturn.types import Shard
 from tests.data.helpers import schema_text
 

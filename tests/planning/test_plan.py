@@ -14,7 +14,7 @@ import pytest
 
 import taciturn
 from taciturn.algorithms import ALGORITHMS
-from taciturn.errors import BudgetExhausted, InputError, LedgerTampered, PrivacyViolation
+from taciturn.errors import BudgetExhausted, InputError, Interrupted, LedgerTampered, PrivacyViolation
 from taciturn.planning.noise_plan import gradient_bound
 from taciturn.planning.plan import plan_study
 from taciturn.privacy.accountants import tightest
@@ -22,7 +22,6 @@ from taciturn.privacy.events import Hidden, Noise
 from taciturn.privacy.mechanisms import OutputNoise
 from taciturn.settings import resolve
 from taciturn.training.central import dataset_for
-from taciturn.training.loop import Interrupted
 from taciturn.training.setup import prepare, public_description
 
 TABLE = Path("tests/data/clinics/records.csv")

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import taciturn
-from taciturn import api
 from taciturn.algorithms import ALGORITHMS, base
 from taciturn.algorithms.hidden_updates import largest_eta
 from taciturn.algorithms.iadmm import DpIadmm
@@ -132,7 +131,7 @@ def test_a_curator_has_one_round_and_the_ledger_charges_every_agent(tmp_path: Pa
         in result_sentences(replace(run.summary, runs=(central,)))[0]
     )
     with pytest.raises(InputError, match="erm-outp is a central reference: no agent sends anything but its records"):
-        api.sent(run.path)
+        run.sent()
 
 
 def test_a_curators_records_are_all_records_in_the_agents_order() -> None:

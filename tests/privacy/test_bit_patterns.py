@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from taciturn.algorithms import ALGORITHMS, Agent, AlgorithmConfig
-from taciturn.algorithms.noisy_gradient import EXACT, HardenedGradient, on_grid
+from taciturn.algorithms.noisy_gradient import EXACT, HardenedGradient, fraction_bits, on_grid
 from taciturn.algorithms.schedules import Constant
 from taciturn.core import arrays as mapped
 from taciturn.core.arrays import to_numpy
@@ -93,7 +93,8 @@ def problem(loss: str, passes: Passes = COMPILED) -> Problem:
 
 def release(runs: int, l1: float = math.inf, noise: Any = NON_PRIVATE, dtype: Any = np.float64) -> HardenedGradient:
     limit = GradientClipping(np.full(runs, 0.7, dtype), np.full(runs, l1, dtype))
-    return HardenedGradient(limit, Calibrated("gaussian", (noise,) * runs), 100)
+    bits = fraction_bits(100, 0.7, RECORDS + 1, getattr(noise, "scale", 0.0))
+    return HardenedGradient(limit, Calibrated("gaussian", (noise,) * runs), 100, bits)
 
 
 @pytest.fixture(params=["numpy", *LEVELS])
@@ -159,12 +160,12 @@ def test_one_record_adds_its_own_whole_term_within_its_bound(
             assert (kind == "dense") != isinstance(base.on_grid.layout, Sparse) or not LEVELS
             z = patterns(rng, (J, RUNS, K), dtype)
             of, hard = problem(loss, passes), release(RUNS, l1, dtype=dtype)
-            bits, (without, with_) = hard.bits(of), (base, joined(base, one))
+            bits, (without, with_) = hard.bits, (base, joined(base, one))
             if kind == "file":
                 without, with_ = (in_file(shard, tmp_path) for shard in (without, with_))
                 assert len(list(without.blocks())) > 1
-            alone = hard.sum(of, z, one, bits)
-            before, after = (hard.sum(of, z, shard, bits) for shard in (without, with_))
+            alone = hard.sum(of, z, one)
+            before, after = (hard.sum(of, z, shard) for shard in (without, with_))
             np.testing.assert_array_equal(after - before, alone)
             unit = GRID * 2.0**bits
             for found, count in ((alone, 1), (before, RECORDS)):
@@ -289,7 +290,7 @@ def test_no_sequence_of_admissible_w_drives_the_state_out_of_range(name: str, dt
         agent = step.agent
         assert all(np.isfinite(part).all() for part in (step.upload.z, agent.z, agent.lam))
     assert float(max(np.abs(agent.z).max(), np.abs(agent.lam).max())) < 2.0**48
-    bits = hard.bits(config.problem)
-    before, after = (hard.sum(config.problem, agent.z, each, bits) for each in (shard, joined(shard, one)))
-    np.testing.assert_array_equal(after - before, hard.sum(config.problem, agent.z, one, bits))
+    bits = hard.bits
+    before, after = (hard.sum(config.problem, agent.z, each) for each in (shard, joined(shard, one)))
+    np.testing.assert_array_equal(after - before, hard.sum(config.problem, agent.z, one))
     assert (lengths(after - before)[0] <= 0.7 * GRID * 2.0**bits).all()

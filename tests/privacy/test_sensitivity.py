@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taciturn.algorithms.noisy_gradient import BELOW, HardenedGradient
+from taciturn.algorithms.noisy_gradient import BELOW, HardenedGradient, fraction_bits
 from taciturn.errors import InputError
 from taciturn.kernels import layout
 from taciturn.kernels.layout import Dense, Sparse
@@ -19,9 +19,11 @@ from taciturn.kernels.library import library
 from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
 from taciturn.objectives.clipping import Clipping, GradientClipping, RecordScaling, rounding_slack
 from taciturn.objectives.passes import COMPILED, PLAIN, Passes
+from taciturn.planning.plan import plan_study
 from taciturn.privacy.events import NON_PRIVATE
 from taciturn.privacy.mechanisms import Calibrated
 from taciturn.privacy.sensitivity import ADJACENCIES, gradient_sensitivity
+from taciturn.settings import resolve
 from taciturn.types import GRID, Shard
 
 J, K = 5, 3
@@ -193,10 +195,9 @@ def test_in_single_precision_a_record_adds_the_same_in_every_layout(
     np.testing.assert_array_equal(one, other)
 
 
-def hardened(l2: float, l1: float = math.inf, most: int = 100) -> HardenedGradient:
-    return HardenedGradient(
-        GradientClipping(np.array([l2]), np.array([l1])), Calibrated("gaussian", (NON_PRIVATE,)), most
-    )
+def hardened(l2: float, l1: float = math.inf) -> HardenedGradient:
+    limit, bits = GradientClipping(np.array([l2]), np.array([l1])), fraction_bits(100, l2, 31, 0.0)
+    return HardenedGradient(limit, Calibrated("gaussian", (NON_PRIVATE,)), 100, bits)
 
 
 @settings(max_examples=40, deadline=None)
@@ -211,32 +212,32 @@ def test_integer_sums_are_exact_and_bounded(seed: int, loss: str, l2: float, l1:
     rng = np.random.default_rng(seed)
     base, canary = make_shard(rng, 30, loss), make_shard(rng, 1, loss)
     problem, release = make_problem(loss, 31), hardened(l2, l1)
-    z, bits = rng.normal(size=(J, 1, K)) * 10.0, release.bits(problem)
-    without, with_ = release.sum(problem, z, base, bits), release.sum(problem, z, joined(base, canary), bits)
-    alone = release.sum(problem, z, canary, bits)
+    z, bits = rng.normal(size=(J, 1, K)) * 10.0, release.bits
+    without, with_ = release.sum(problem, z, base), release.sum(problem, z, joined(base, canary))
+    alone = release.sum(problem, z, canary)
     np.testing.assert_array_equal(with_ - without, alone)
     sizes = np.abs(alone.astype(np.float64))
     assert np.sqrt((sizes**2).sum()) <= l2 * GRID * 2.0**bits
     assert sizes.sum() <= l1 * GRID * 2.0**bits
     order = rng.permutation(30)
-    np.testing.assert_array_equal(release.sum(problem, z, Shard(base.x[order], base.y[order]), bits), without)
+    np.testing.assert_array_equal(release.sum(problem, z, Shard(base.x[order], base.y[order])), without)
 
 
 def test_integer_sums_are_the_clipped_gradient_to_the_grid() -> None:
     rng = np.random.default_rng(5)
     shard, problem = make_shard(rng, 40, "softmax", values=255), make_problem("softmax", 40)
     z, release = rng.normal(size=(J, 1, K)), hardened(0.5)
-    bits = release.bits(problem)
-    found = release.sum(problem, z, shard, bits) / (GRID * 2.0**bits * problem.records)
+    bits = release.bits
+    found = release.sum(problem, z, shard) / (GRID * 2.0**bits * problem.records)
     exact = problem.gradient(z, shard, release.clipping).value - problem.shrinkage(z)
     np.testing.assert_allclose(found, exact, atol=2.0**-bits + 1e-9)
     assert 0.999999 < BELOW < 1.0
 
 
 def test_what_does_not_fit_the_integers_is_refused() -> None:
-    release = hardened(1e9, most=10**9)
+    declared: dict[str, Any] = {"noise": "hardened", "total_epsilon": math.inf, "records_max": 10**9, "clip": 1e9}
     with pytest.raises(InputError, match="no integers for hardened noise"):
-        release.bits(make_problem("softmax", 10))
+        plan_study(resolve({"data": "mnist14", "rounds": 1} | declared))
 
 
 def test_an_unknown_adjacency_is_refused() -> None:

@@ -20,7 +20,7 @@ from taciturn.reporting.evaluation_tables import (
     last_evaluations,
     reliability_table,
 )
-from taciturn.reporting.figures.evaluation_figure import evaluation_figure, in_words
+from taciturn.reporting.figures.evaluation_figure import evaluation_figure, text_alternative
 from taciturn.reporting.narrative import result_sentences
 from taciturn.reporting.statements import guarantee
 from taciturn.runs.folder import RunFolder
@@ -86,7 +86,7 @@ def test_a_curve_has_the_first_seed_of_each_setting_with_its_errors(run: tacitur
     drawn = evaluation_figure(rows)
     (axes,) = drawn.axes
     assert len(axes.collections) == 4  # of both settings: noise alone, and noise and sampling
-    assert in_words(rows).count("in round 6") == 2
+    assert text_alternative(rows).count("in round 6") == 2
     assert evaluation_figure([row(None)]).axes[0].texts[0].get_text() == "too few held-out records"
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import taciturn
-from taciturn import api
 from taciturn.core.storage import read_arrays
 from taciturn.errors import InputError
 from taciturn.privacy.noise import SeededNoise
@@ -36,7 +35,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> taciturn.Run:
 def test_what_is_sent_is_what_is_clean_and_the_effect_of_the_noise(run: taciturn.Run) -> None:
     study = prepare(resolve(run.folder.read_config()))
     part, p, t = study.parts[0], 1, 3
-    found = api.sent(run.path, run=1, agent="south", round=t)
+    found = run.sent(run_index=1, agent="south", round=t)
     assert (found.agent, found.round, found.last, found.label["seed"]) == ("south", 3, 4, 2)
     algorithm: Any = part.algorithm
     like = np.zeros((len(found.features), part.batch.size, len(found.classes)))
@@ -49,7 +48,7 @@ def test_what_is_sent_is_what_is_clean_and_the_effect_of_the_noise(run: taciturn
 
 @pytest.mark.parametrize("index", [1, 2, 5, 6])
 def test_the_replay_ends_with_the_runs_own_model(run: taciturn.Run, index: int) -> None:
-    found = api.sent(run.path, run=index)
+    found = run.sent(run_index=index)
     assert found.differs == 0.0
     assert found.model.tobytes() == run.w[index].tobytes()
     assert (found.clean == found.noisy).all() == (index in {2, 6})  # epsilon inf
@@ -58,40 +57,40 @@ def test_the_replay_ends_with_the_runs_own_model(run: taciturn.Run, index: int) 
 def test_the_last_upload_is_in_the_checkpoint(run: taciturn.Run) -> None:
     kept = read_arrays(run.folder.checkpoints / "objp.npz")["agents_z"]  # objp keeps what it sent
     for p, agent in enumerate(("north", "south", "west")):
-        assert api.sent(run.path, run=1, agent=agent, round=4).noisy.tobytes() == kept[p, :, 1].tobytes()
+        assert run.sent(run_index=1, agent=agent, round=4).noisy.tobytes() == kept[p, :, 1].tobytes()
 
 
 def test_an_unfinished_run_is_replayed_and_a_different_model_is_noticed(run: taciturn.Run, tmp_path: Path) -> None:
     going = tmp_path / "going"
     shutil.copytree(run.path, going)
     (going / "summary.json").unlink()
-    assert api.sent(going).differs is None
+    assert taciturn.open_run(going).sent().differs is None
     other = tmp_path / "other"
     shutil.copytree(run.path, other)
     arrays = read_arrays(other / "model.npz")
     np.savez(other / "model.npz", allow_pickle=False, **(arrays | {"w": arrays["w"] + 1e-9}))
-    assert api.sent(other).differs == pytest.approx(1e-9, rel=1e-3)
+    assert taciturn.open_run(other).sent().differs == pytest.approx(1e-9, rel=1e-3)
 
 
 def test_what_cannot_be_shown_is_refused_with_the_reason(run: taciturn.Run, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no agent 'noth' .did you mean 'north'"):
-        api.sent(run.path, agent="noth")
+        run.sent(agent="noth")
     with pytest.raises(InputError, match="there is no round 5: this run has rounds 1 to 4"):
-        api.sent(run.path, round=5)
+        run.sent(round=5)
     with pytest.raises(InputError, match=r"there is no run 8 in .*: its runs are 0 to 7"):
-        api.sent(run.path, run=8)
+        run.sent(run_index=8)
     fresh = taciturn.run(**(TABLE | {"rounds": 2}), noise="hardened", out=str(tmp_path / "fresh"))
     with pytest.raises(InputError, match="hardened noise cannot be drawn again"):
-        api.sent(fresh.path)
+        fresh.sent()
     shutil.copytree(run.path, tmp_path / "away")
     shutil.rmtree(tmp_path / "away" / "local-only")
     with pytest.raises(InputError, match="local-only"):
-        api.sent(tmp_path / "away")
+        taciturn.open_run(tmp_path / "away").sent()
     shutil.copytree(run.path, tmp_path / "changed")
     with (tmp_path / "changed" / "config.toml").open("a") as file:
         file.write("\n")
     with pytest.raises(InputError, match="was changed after the run began"):
-        api.sent(tmp_path / "changed")
+        taciturn.open_run(tmp_path / "changed").sent()
 
 
 def test_a_table_by_the_names_of_its_features(run: taciturn.Run, tmp_path: Path) -> None:

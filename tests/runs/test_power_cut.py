@@ -23,7 +23,7 @@ from taciturn.reporting import report
 from taciturn.runs.folder import RunFolder
 from taciturn.settings import Settings
 from taciturn.training import setup as begin
-from taciturn.training.loop import Progress
+from taciturn.training.loop import TrainingProgress
 from taciturn.training.recorder import Recorder
 from tests.core.disk import Disk
 
@@ -67,7 +67,7 @@ def _outline(settings: Settings) -> StudyPlan:
 
 
 def _always_due(self: Recorder, cost: float = 0.0) -> None:
-    self.due = 0.0
+    self.next_checkpoint = 0.0
 
 
 class Place:
@@ -97,7 +97,7 @@ class Place:
             test_share=0.4, partition_key=1, evaluations=2, out=str(self.run.path), watch=self.watch,
         )  # fmt: skip
 
-    def watch(self, progress: Progress) -> None:
+    def watch(self, progress: TrainingProgress) -> None:
         """The rounds of an error are visible on the terminal."""
 
     def seen(self) -> Seen:

@@ -11,16 +11,14 @@ import pytest
 
 import taciturn
 from taciturn.algorithms import ALGORITHMS
-from taciturn.api import sent
 from taciturn.data.datasets.femnist import PACKED
 from taciturn.data.mnist_files import MD5
-from taciturn.errors import InputError
+from taciturn.errors import InputError, Interrupted
 from taciturn.experiments.grid import check_noise
 from taciturn.export.target import TARGETS, ExportRequest
 from taciturn.planning.tradeoffs import plan_facts
 from taciturn.runs.folder import RunFolder
 from taciturn.settings import resolve
-from taciturn.training.loop import Interrupted
 from tests.data.helpers import write
 from tests.data.test_femnist import shard, writer
 
@@ -135,7 +133,7 @@ def test_a_hardened_run_is_resumed_without_a_seed(tmp_path: Path) -> None:
     run = taciturn.resume(tmp_path / "r")
     assert run.runs[0]["rounds"] == 6 and with_a_seed(run.path) == []
     with pytest.raises(InputError, match=r"hardened noise cannot be drawn again.*--seed N"):
-        sent(run.path)
+        run.sent()
 
 
 def test_two_hardened_runs_have_different_noise(tmp_path: Path) -> None:

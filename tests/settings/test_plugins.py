@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import taciturn
-from taciturn.training.loop import Interrupted
+from taciturn.errors import Interrupted
 from tests.cli import helpers
 
 PLUGIN = """

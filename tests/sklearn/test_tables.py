@@ -15,7 +15,8 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import cross_val_score, train_test_split
 
 import taciturn
-from taciturn.data.schema import Categorical, parse_schema
+from taciturn.data.schema import Categorical
+from taciturn.data.schema_parser import parse_schema
 from taciturn.errors import InputError
 from taciturn.runs.model import predict, read_model
 from taciturn.sklearn import TaciturnClassifier, TaciturnRegressor

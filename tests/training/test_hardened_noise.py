@@ -55,7 +55,7 @@ def drawn(plan: StudyPlan) -> list[float]:
     """The sigma of every run, as its release would draw it."""
     release: Any = getattr(plan.parts[0].algorithm, "release")  # noqa: B009  not every algorithm has one
     assert isinstance(release, HardenedGradient)
-    unit = plan.problem.records * GRID * 2.0 ** release.bits(plan.problem)
+    unit = plan.problem.records * GRID * 2.0**release.bits
     return [float(scale * unit) for scale in release.mechanism.scale]
 
 

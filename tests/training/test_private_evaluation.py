@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import taciturn
 from taciturn import api
 from taciturn.algorithms.measure_release import MeasureRelease
-from taciturn.errors import PrivacyViolation
+from taciturn.errors import Interrupted, PrivacyViolation
 from taciturn.objectives.losses import Softmax
 from taciturn.objectives.private_measures import MeasureLayout
 from taciturn.planning.evaluation_plan import evaluation_rounds
@@ -28,7 +28,6 @@ from taciturn.runs.folder import RunFolder
 from taciturn.runs.private_quality import PrivateClassification
 from taciturn.runs.records import EvaluationRow
 from taciturn.settings import resolve
-from taciturn.training.loop import Interrupted
 from taciturn.training.private_evaluation import EvaluationSchedule, check_measured, evaluation_plans, measure_held_out
 from tests.cli.helpers import EXAMPLE
 from tests.data.helpers import write

@@ -14,9 +14,10 @@ import pytest
 import taciturn
 from taciturn import api
 from taciturn.algorithms.gradient_descent import DpGd
+from taciturn.errors import Interrupted
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.records import ReleaseEntry
-from taciturn.training.loop import Interrupted, Progress
+from taciturn.training.loop import TrainingProgress
 from taciturn.training.recorder import ENTRIES, Recorder
 from tests.cli.helpers import EXAMPLE
 
@@ -114,7 +115,7 @@ def test_nothing_of_a_fresh_round_is_seen_before_it_is_charged(tmp_path: Path, m
         assert max(line["round"] for line in lines) <= charged()
         real_rows(given, place, lines)
 
-    def watch(progress: Progress) -> None:
+    def watch(progress: TrainingProgress) -> None:
         if progress.test_error is not None:
             last = max(row["round"] for row in folder.read_metrics(local=False))
             assert last <= charged()
@@ -130,7 +131,7 @@ def test_a_killed_fresh_run_loses_only_rounds_that_nobody_saw(tmp_path: Path, mo
     """The process dies before anything was flushed: nothing is charged, and all rounds are still to be computed."""
     folder = RunFolder(tmp_path / "r")
 
-    def dying(progress: Progress) -> None:
+    def dying(progress: TrainingProgress) -> None:
         if progress.t == 20:
             raise KeyboardInterrupt
 
@@ -152,7 +153,7 @@ def test_a_stopped_run_is_charged_saved_and_can_be_resumed(tmp_path: Path, noise
     def stop() -> bool:
         return seen[0] >= 20
 
-    def watch(progress: Progress) -> None:
+    def watch(progress: TrainingProgress) -> None:
         seen[0] = progress.t
 
     with pytest.raises(Interrupted):
@@ -171,12 +172,12 @@ def test_a_seeded_run_killed_between_its_entries_charges_every_round_once(
     """The checkpoint is ahead of the ledger's last entry: it knows what is still to be written."""
     folder = RunFolder(tmp_path / "r")
 
-    def dying(progress: Progress) -> None:
+    def dying(progress: TrainingProgress) -> None:
         if progress.t == 20:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt), monkeypatch.context() as patch:
-        patch.setattr(Recorder, "schedule", lambda self, cost=0.0: setattr(self, "due", 0.0))
+        patch.setattr(Recorder, "schedule", lambda self, cost=0.0: setattr(self, "next_checkpoint", 0.0))
         taciturn.run(**CLINICS, noise="seeded", seed=1, out=str(folder.path), watch=dying)
     taciturn.resume(folder.path)
     straight = taciturn.run(**CLINICS, noise="seeded", seed=1, out=str(tmp_path / "straight")).folder

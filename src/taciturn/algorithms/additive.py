@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -29,7 +29,14 @@ from taciturn.algorithms.base import (
     S,
     Upload,
 )
-from taciturn.algorithms.curve_noise import DRAWS, WIDEST, CurveNoise, redrawn, walk_variance, walked
+from taciturn.algorithms.curve_noise import (
+    DRAWS,
+    WIDEST,
+    CurveNoise,
+    count_noise_variance,
+    gradient_noise_variance,
+    walk_variance,
+)
 from taciturn.algorithms.gradient_at_model import GradientAtModel
 from taciturn.algorithms.noisy_gradient import (
     CertifiedGradient,
@@ -47,7 +54,7 @@ from taciturn.objectives import Problem
 from taciturn.objectives.constraints import Unconstrained
 from taciturn.objectives.losses import Squared
 from taciturn.privacy.noise import NoiseSource
-from taciturn.types import GRID, Array, ColumnBlock, Shard
+from taciturn.types import GRID, Array, ColumnBlock, Shard, slices
 
 COUNT_SHARE = 0.05  # of the rounds, which release counts
 MOMENTUM = 0.9
@@ -91,6 +98,11 @@ class Coordinates(NamedTuple):
     constant: float
     intercept: float
 
+    @property
+    def columns(self) -> list[slice]:
+        """Where the features of each block are."""
+        return slices(map(len, self.blocks))
+
     def recode(self, x: Array) -> Array:
         """Return the coordinates of records; each depends on its own record only, to the bit.
 
@@ -98,37 +110,29 @@ class Coordinates(NamedTuple):
         """
         found = empty_beside(x)
         for rows in row_blocks(len(x), x[:1].nbytes, ROWS):
-            start = 0
-            for block in self.blocks:
-                own = slice(start, start + len(block))
+            for own, block in zip(self.columns, self.blocks, strict=True):
                 levels = np.rint(np.asarray(x[rows, own], np.float64) * (GRID / self.level))
                 found[rows, own] = (levels @ (FINE * block)) / (GRID * FINE)
-                start = own.stop
-            found[rows, start:] = self.constant
+            if self.intercept:
+                found[rows, -1] = self.constant
             release_memory(x[rows])
             release_memory(found[rows])
         return found
 
     def coefficients(self, w: Array) -> Array:
         """Return parameters [J, ...] of the coordinates as those of the features."""
-        found, start = np.zeros_like(w), 0
-        for block in self.blocks:
-            own = slice(start, start + len(block))
-            found[own] = np.tensordot(block / self.level, w[own], axes=1)
-            start = own.stop
-        if self.intercept:
-            found[start:] = w[start:] * (self.constant / self.intercept)
-        return found
+        return self._by_block(self.blocks, w)
 
     def pulled_back(self, gradient: Array) -> Array:
         """Return a gradient for the features' parameters, [J, ...], as one for the coordinates' parameters."""
-        found, start = np.zeros_like(gradient), 0
-        for block in self.blocks:
-            own = slice(start, start + len(block))
-            found[own] = np.tensordot(block.T / self.level, gradient[own], axes=1)
-            start = own.stop
+        return self._by_block([block.T for block in self.blocks], gradient)
+
+    def _by_block(self, blocks: Sequence[NDArray[np.float64]], values: Array) -> Array:
+        found = np.zeros_like(values)
+        for own, block in zip(self.columns, blocks, strict=True):
+            found[own] = np.tensordot(block / self.level, values[own], axes=1)
         if self.intercept:
-            found[start:] = gradient[start:] * (self.constant / self.intercept)
+            found[-1] = values[-1] * (self.constant / self.intercept)
         return found
 
 
@@ -137,18 +141,22 @@ def coordinates(frequencies: NDArray[np.float64], blocks: tuple[ColumnBlock, ...
 
     They are valid for any finite numbers: a hostile server can make a model worse, not a record's bound larger.
     """
-    share, parts, total, start = 1.0 / math.sqrt(1.0 + intercept), [], 0.0, 0
-    for block in blocks:
-        own = _distribution(frequencies[start : start + block.width])
+    share, parts, total = 1.0 / math.sqrt(1.0 + intercept), [], 0.0
+    for block, columns in zip(blocks, slices(block.width for block in blocks), strict=True):
+        own = _distribution(frequencies[columns])
         part = _ordered(own, block.missing) if block.kind == "ordered" else np.eye(len(own)) - own
         total += float(own @ (part**2).sum(axis=1))
         parts.append(part)
-        start += block.width
     total = max(total, 1e-6)  # of constant columns
     constant = CONSTANT_WEIGHT * math.sqrt(total / len(blocks)) if intercept else 0.0
     scale = 1.0 / math.sqrt(total + constant**2)
     fine = tuple(np.rint(FINE * np.clip(scale * part, -1.0, 1.0)) / FINE for part in parts)  # as features are bounded
     return Coordinates(fine, share / math.sqrt(len(blocks)), min(1.0, scale * constant), share if intercept else 0.0)
+
+
+@lru_cache(maxsize=1)
+def _coordinates(frequencies: bytes, blocks: tuple[ColumnBlock, ...], intercept: bool) -> Coordinates:
+    return coordinates(np.frombuffer(frequencies), blocks, intercept)
 
 
 def _distribution(frequencies: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -284,11 +292,7 @@ class Additive(GradientAtModel, AveragingServer):
     def coordinates(self, statistics: Array) -> Coordinates:
         """Return the coordinates that the released statistics [J, 1, K] give; the last ones are kept."""
         frequencies = self._frequencies(statistics)
-        key, known = (frequencies.tobytes(), len(statistics)), self._kept.get("last")
-        if known is None or known[0] != key:
-            known = key, coordinates(frequencies, self.blocks, len(statistics) > self._width)
-            self._kept["last"] = known
-        return known[1]
+        return _coordinates(frequencies.tobytes(), self.blocks, len(statistics) > self._width)
 
     def curve_noise(
         self,
@@ -311,21 +315,19 @@ class Additive(GradientAtModel, AveragingServer):
         deviation = agents * math.sqrt(statistics.shape[-1]) * drawn * counted / self._count_unit(statistics)
         draws = np.random.default_rng(0).standard_normal((DRAWS, len(frequencies)))  # public: it draws no protection
         again = [coordinates(frequencies + deviation * draw, self.blocks, intercept).blocks for draw in draws]
-        shares, errors, start = [], [], 0
+        shares, errors = [], []
         sizes = (contrasts**2).sum(axis=1, keepdims=True)  # [outputs, 1]
         unit = 1.0 if w.shape[-1] > 1 else float(np.abs(contrasts).max())  # of a number: the width of its range
-        for i, block in enumerate(code.blocks):
-            own = slice(start, start + len(block))
+        for i, (own, block) in enumerate(zip(code.columns, code.blocks, strict=True)):
             share = _distribution(frequencies[own])
             curve = code.level * np.asarray(w[own], np.float64) @ contrasts.T
-            total = sizes * walked(block, share, variance)
+            total = sizes * gradient_noise_variance(block, share, variance)
             if len(block) <= WIDEST:
                 others = [blocks[i] for blocks in again]
                 centred = (curve - share @ curve) / unit
-                total = total + unit**2 * redrawn(centred, share, block, others, variance).T
+                total = total + unit**2 * count_noise_variance(centred, share, block, others, variance).T
             shares.append(share)
             errors.append(np.sqrt(total))
-            start = own.stop
         return CurveNoise(tuple(shares), tuple(errors))
 
     @property
@@ -338,10 +340,6 @@ class Additive(GradientAtModel, AveragingServer):
     @cached_property
     def _width(self) -> int:
         return sum(block.width for block in self.blocks)
-
-    @cached_property
-    def _kept(self) -> dict[str, tuple[tuple[bytes, int], Coordinates]]:
-        return {}
 
     def _count_unit(self, statistics: Array) -> float:
         """Return what a record adds to the statistics of its levels, summed over the outputs."""

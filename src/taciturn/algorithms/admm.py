@@ -40,7 +40,7 @@ class Admm(AdmmServer):
 
 def _build(config: AlgorithmConfig) -> Admm:
     problem = config.problem
-    if not math.isfinite(problem.loss.curvature) or not math.isfinite(problem.regulariser.curvature):
+    if not problem.is_smooth:
         raise InputError("admm solves smooth subproblems: it needs the loss softmax or squared, with regulariser l2")
     return Admm.from_config(config)
 

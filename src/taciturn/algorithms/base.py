@@ -58,11 +58,6 @@ class Upload(NamedTuple):
     ----------
     z : Array, [J, R, K]
         z^{t+1}.
-
-    Examples
-    --------
-    >>> Upload._fields
-    ('z',)
     """
 
     z: Array
@@ -83,11 +78,6 @@ class Step(NamedTuple):
         Mean |xi| in numpy: a diagnostic that stays with the agent.
     eta : Array, [R, 1]
         The proximity used: a diagnostic that stays with the agent.
-
-    Examples
-    --------
-    >>> Step._fields
-    ('agent', 'upload', 'events', 'noise', 'eta')
     """
 
     agent: Agent
@@ -107,16 +97,13 @@ class Algorithm(Protocol):
     @property
     def rho(self) -> Schedule:
         """The penalty of every round."""
-        ...
 
     @property
     def iterates_sent(self) -> int:
         """The number of local iterates that an upload averages: E, or 1 if the last one is sent."""
-        ...
 
     def server_send(self, t: int, server: S) -> tuple[S, Array]:
         """Return the server's state, and the model w that goes to every agent, [J, R, K]."""
-        ...
 
     def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
         """Return the result of one agent's round.
@@ -138,23 +125,18 @@ class Algorithm(Protocol):
         -------
         Step
         """
-        ...
 
     def server_receive(self, t: int, w: Array, server: S, received: Received) -> S:
         """Return the server's state after the agents' uploads."""
-        ...
 
     def requires_all(self, t: int) -> bool:
         """Return whether round t must have the answers of all agents."""
-        ...
 
     def model(self, t: int, w: Array, server: Server) -> Array:
         """Return the method's parameters after round t, [J, R, K]."""
-        ...
 
     def coefficients(self, model: Array, server: Server) -> Array:
         """Return the method's parameters as those of the features, which are evaluated and stored, [J, R, K]."""
-        ...
 
 
 class SummableAlgorithm(Algorithm, Protocol):
@@ -169,33 +151,26 @@ class SummableAlgorithm(Algorithm, Protocol):
     @property
     def problem(self) -> Problem:
         """The learning problem."""
-        ...
 
     @property
     def eta(self) -> Schedule:
         """The proximity of every round."""
-        ...
 
     @property
     def release(self) -> NoisyGradient:
         """How an agent computes its noisy gradient; a `SummedGradient` where only sums are opened."""
-        ...
 
     def gradient_point(self, t: int, w: Array) -> Array:
         """Return the parameters at which agents take the gradient of round t, [J, R, K]; w is what was sent."""
-        ...
 
     def shared_state(self, t: int, agent: Agent) -> Array | None:
         """Return what agents need besides w for the gradient of round t, from the mean agent's state; it is public."""
-        ...
 
     def local_gradient(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> ReleasedGradient:
         """Return what an agent releases in round t; of its state only `lam` is read, and only as `shared_state`."""
-        ...
 
     def local_step(self, t: int, w: Array, agent: Agent, noisy: Array) -> tuple[Agent, Upload]:
         """Return an agent's new state and its upload, given its noisy gradient [J, R, K]."""
-        ...
 
 
 class AdmmServer:
@@ -213,13 +188,17 @@ class AdmmServer:
 
     Examples
     --------
-    >>> AdmmServer.closing, AdmmServer.iterates_sent
+    >>> AdmmServer.closing, AdmmServer().iterates_sent
     (False, 1)
     """
 
     rho: Schedule
-    iterates_sent: int = 1
     closing: bool = False
+
+    @property
+    def iterates_sent(self) -> int:
+        """1: an upload is the last local iterate."""
+        return 1
 
     @classmethod
     def from_config(cls, config: AlgorithmConfig, **values: Any) -> Self:
@@ -264,13 +243,7 @@ class AdmmServer:
 
 
 class AveragingServer(AdmmServer):
-    """A server without duals: w is the mean of the uploads, because every dual stays 0.
-
-    Examples
-    --------
-    >>> issubclass(AveragingServer, AdmmServer)
-    True
-    """
+    """A server without duals: w is the mean of the uploads, because every dual stays 0."""
 
     def server_receive(self, t: int, w: Array, server: S, received: Received) -> S:
         """Store the uploads (line 7)."""
@@ -323,11 +296,6 @@ class AlgorithmConfig:
         T.
     clip : float
         The L2 bound on a record's gradient, a little below the setting because of rounding.
-
-    Examples
-    --------
-    >>> [field.name for field in dataclasses.fields(AlgorithmConfig)][:5]
-    ['problem', 'epsilon', 'rho', 'eta', 'release']
     """
 
     problem: Problem

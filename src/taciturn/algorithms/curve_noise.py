@@ -62,7 +62,6 @@ class KnownCurveNoise(Protocol):
         answered : sequence of int
             The number of agents that answered in each round; empty: all, always.
         """
-        ...
 
 
 def walk_variance(steps: Sequence[float], deviations: Sequence[float], momentum: float) -> float:
@@ -91,7 +90,9 @@ def walk_variance(steps: Sequence[float], deviations: Sequence[float], momentum:
     return total
 
 
-def walked(block: NDArray[np.float64], shares: NDArray[np.float64], variance: float) -> NDArray[np.float64]:
+def gradient_noise_variance(
+    block: NDArray[np.float64], shares: NDArray[np.float64], variance: float
+) -> NDArray[np.float64]:
     """Return the variance of a curve's points, [levels], if every coordinate has this variance.
 
     The curve is 0 on average under the shares.
@@ -101,7 +102,7 @@ def walked(block: NDArray[np.float64], shares: NDArray[np.float64], variance: fl
     return found
 
 
-def redrawn(
+def count_noise_variance(
     curve: NDArray[np.float64],
     shares: NDArray[np.float64],
     block: NDArray[np.float64],

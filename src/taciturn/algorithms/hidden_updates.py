@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import dataclass
 
@@ -13,7 +12,7 @@ from taciturn.algorithms.schedules import HiddenSteps, Schedule
 from taciturn.algorithms.steps import dual_step, linearised_step
 from taciturn.core.arrays import to_numpy
 from taciturn.errors import InputError
-from taciturn.objectives import Problem
+from taciturn.objectives import Problem, not_smooth
 from taciturn.objectives.clipping import RecordScaling
 from taciturn.privacy.events import BatchEvent, Event, Hidden, Noise
 from taciturn.privacy.noise import NoiseSource
@@ -40,10 +39,9 @@ def largest_eta(name: str, problem: Problem, bound: float, records_max: int) -> 
     InputError
         If the problem has no L or no bound on its residuals.
     """
-    smoothness = problem.public_smoothness(bound, records_max)
-    if not math.isfinite(smoothness * problem.loss.residual_bound):
-        raise InputError(f"{name} needs a smooth loss with bounded gradient, and a smooth regulariser: softmax with l2")
-    return 2.0 / smoothness
+    if not (problem.is_smooth and problem.is_bounded):
+        raise not_smooth(name)
+    return 2.0 / problem.public_smoothness(bound, records_max)
 
 
 def check_eta(name: str, eta: float, largest: float) -> None:

@@ -71,7 +71,7 @@ class DpIadmm(AdmmServer):
     closing: bool = False
 
     @property
-    def iterates_sent(self) -> int:  # type: ignore[override]
+    def iterates_sent(self) -> int:
         """E: all local iterates are averaged."""
         return self.local_updates
 

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taciturn.core.arrays import in_precision_of, namespace, to_numpy
-from taciturn.errors import InputError
 from taciturn.kernels.row_pass import PassOptions
 from taciturn.objectives import Problem
 from taciturn.objectives.clipping import Clipping, GradientClipping
@@ -48,7 +47,6 @@ class NoisyGradient(Protocol):
 
     def __call__(self, update: int, problem: Problem, z: Array, shard: Shard, noise: NoiseSource) -> ReleasedGradient:
         """Return the gradient of the shard's records at z [J, R, K], with the noise of local update number `update`."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,10 +78,10 @@ class CertifiedGradient:
 
 
 EXACT = 2.0**53  # float64 represents all smaller integers
-LARGEST_NOISE = 2.0**40  # the largest integer scale; samples then fit easily
+MAX_NOISE = 2.0**40  # the largest integer scale; samples then fit easily
 BELOW = 1.0 - 2.0**-30  # keeps a clipped residual below its bound in spite of rounding
-MAX_BITS, MIN_BITS = 24, 8  # of a residual's fraction
-LEAST_STEP = -1000  # the smallest step of parameters, as a power of two; smaller values count as 0
+MAX_BITS = 24  # of a residual's fraction
+MIN_STEP = -1000  # the smallest step of parameters, as a power of two; smaller values count as 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,17 +95,16 @@ class HardenedGradient:
     mechanism : Calibrated
         With scales in the gradient's unit.
     records_max : int
-        The declared number of records of one agent; public. It decides how fine the grid is. An agent with more
-        records uses all of them: leaving some out would let one added record push another one out, which moves the
-        sum by two records.
-    max_bits : int
-        The most bits of a residual's fraction; planning gives fewer where agents' sums are added.
+        The declared number of records of one agent; public. An agent with more records uses all of them: leaving some
+        out would let one added record push another one out, which moves the sum by two records.
+    bits : int
+        The bits of a residual's fraction, from public numbers only; see `IntegerGrid`.
     """
 
     clipping: GradientClipping
     mechanism: Calibrated
     records_max: int
-    max_bits: int = MAX_BITS
+    bits: int
 
     def __call__(self, update: int, problem: Problem, z: Array, shard: Shard, noise: NoiseSource) -> ReleasedGradient:
         """Return the integer sum with its noise, in the gradient's unit, rounded to the run's precision last."""
@@ -118,13 +115,13 @@ class HardenedGradient:
         """Return the sum over the shard's records with its discrete noise, in whole numbers and exact, [J, R, K]."""
         scale = self.mechanism.scale * self.unit(problem)
         xi = noise.integers(update, f"discrete-{self.mechanism.kind}", scale, z)
-        return self.sum(problem, z, shard, self.bits(problem)) + xi
+        return self.sum(problem, z, shard) + xi
 
     def unit(self, problem: Problem) -> float:
         """Return how many integers one unit of the gradient is: I GRID 2^bits."""
-        return problem.records * GRID * 2.0 ** self.bits(problem)
+        return problem.records * GRID * 2.0**self.bits
 
-    def sum(self, problem: Problem, z: Array, shard: Shard, bits: int) -> NDArray[np.int64]:
+    def sum(self, problem: Problem, z: Array, shard: Shard) -> NDArray[np.int64]:
         """Return sum_i x_i r_i^T on the integer grids, exactly, [J, R, K].
 
         Floating point adds as many records as it can add exactly, and whole numbers of 64 bits add those sums. They
@@ -132,41 +129,22 @@ class HardenedGradient:
         """
         integers, step = on_grid(z)
         clip = GradientClipping(GRID * self.clipping.l2.astype(np.float64), GRID * self.clipping.l1.astype(np.float64))
-        clipping = IntegerResiduals(clip, step / GRID, 2.0**bits * BELOW)  # x is in units of 1/GRID
+        clipping = IntegerResiduals(clip, step / GRID, 2.0**self.bits * BELOW)  # x is in units of 1/GRID
         with np.errstate(over="ignore", invalid="ignore"):  # a residual from a score beyond float64 counts as 0
             total = np.zeros(z.shape, np.int64)
-            for part in self._exact_parts(shard, bits):
+            for part in self._exact_parts(shard):
                 total += problem.passes.sums(problem.loss, integers, part.on_grid, clipping).total.astype(np.int64)
         return total
 
-    def _exact_parts(self, shard: Shard, bits: int) -> Iterator[Shard]:
+    def _exact_parts(self, shard: Shard) -> Iterator[Shard]:
         """Yield the records in blocks whose sums float64 represents exactly; as declared, a block in memory is one."""
-        longest = float(self.clipping.l2.max()) * GRID * 2.0**bits  # of one record
+        longest = float(self.clipping.l2.max()) * GRID * 2.0**self.bits  # of one record
         rows = max(1, int(EXACT / max(longest, 1.0)))
         for block in shard.blocks():
             if len(block.x) <= rows:
                 yield block
             else:
                 yield from (block.rows(slice(start, start + rows)) for start in range(0, len(block.x), rows))
-
-    def bits(self, problem: Problem) -> int:
-        """Return the bits of a residual's fraction, from public numbers only.
-
-        Raises
-        ------
-        InputError
-            If sums or noise leave too few bits.
-        """
-        scales = self.mechanism.scale[self.mechanism.scale > 0.0]
-        clip, most = float(self.clipping.l2.max()), float(scales.max(initial=0.0))
-        bits = min(self.max_bits, fraction_bits(self.records_max, clip, problem.records, most))
-        scales = scales * problem.records * GRID  # in units of 2^-bits
-        if bits < MIN_BITS or float(scales.min(initial=1.0)) * 2.0**bits < 1.0:
-            raise InputError(
-                "clip, noise-multiplier, records-max and total-records leave no integers for hardened noise: "
-                f"a residual's fraction has {bits} bits, and needs {MIN_BITS} to {MAX_BITS}"
-            )
-        return bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,11 +254,10 @@ def sum_weight(sizes: Sequence[int], answered: Collection[int]) -> float:
 def fraction_bits(records_max: int, clip: float, total_records: int, scale: float) -> int:
     """Return the bits that sums of clipped gradients and noise of this scale leave for a residual's fraction.
 
-    The result may be too small or negative, because calibration tries scales of any size; `HardenedGradient.bits`
-    refuses it.
+    The result may be too small or negative, because calibration tries scales of any size; planning refuses it.
     """
     sums = EXACT / max(records_max * clip * GRID, 1e-200)
-    noise = LARGEST_NOISE / max(scale * total_records * GRID, 1e-200)
+    noise = MAX_NOISE / max(scale * total_records * GRID, 1e-200)
     return math.floor(math.log2(max(min(sums, noise, 2.0**MAX_BITS), 2.0**-1000)))
 
 
@@ -316,5 +293,5 @@ def on_grid(z: Array) -> tuple[Array, Array]:
     largest = np.abs(known).max(axis=(0, 2), initial=0.0)  # [R]
     fraction, exponent = np.frexp(np.where(largest > 0.0, largest, 1.0))
     power = exponent + np.frexp(2.0 * GRID * len(z) * fraction / EXACT)[1]  # 2^power >= 2 GRID J largest / EXACT
-    power = np.maximum(power, LEAST_STEP)
+    power = np.maximum(power, MIN_STEP)
     return np.rint(np.ldexp(known, -power[:, None])), np.ldexp(1.0, power)

@@ -22,15 +22,15 @@ from taciturn.privacy.noise import NoiseSource
 from taciturn.types import Array, ColumnBlock, Shard
 
 RIDGES = (30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03)  # on the sum of losses, where a record has norm 1 on average
-USUAL = 0.1  # where records are so many that the ridge hardly matters
-ENOUGH = 50  # records for each parameter that are so many
-ENOUGH_OF_EACH = 10  # of every class: a rare one says little about a parameter, however many the others are
+DEFAULT_RIDGE = 0.1  # where records are so many that the ridge hardly matters
+RECORDS_PER_PARAMETER = 50  # records for each parameter that are so many
+RECORDS_OF_EACH_CLASS = 10  # of every class: a rare one says little about a parameter, however many the others are
 CONSTANT_RIDGE = 0.01  # a large ridge must not draw the mean of all predictions to 0
 FOLDS = 5
-HELD = 2000  # records held out in all, at least, if there are so many: for large tables one fold is enough
-CHANGE = 1e-7  # relative, of the objective in an iteration that is the last one
-ROUGH_CHANGE = 1e-5  # of solutions that are only compared
-MOST_ITERATIONS = 500
+MIN_HELD_OUT = 2000  # records held out in all, at least, if there are so many: for large tables one fold is enough
+TOLERANCE = 1e-7  # relative, of the objective in an iteration that is the last one
+ROUGH_TOLERANCE = 1e-5  # of solutions that are only compared
+MAX_ITERATIONS = 500
 LEAST = 1e-300  # sum of weights that counts as one
 
 
@@ -75,19 +75,19 @@ class PooledOptimum(AveragingServer):
         free = len(like) * max(1, like.shape[1] - 1)  # adding the same to the scores of all classes changes nothing
         records = len(shard.x) if shard.weights is None else self.problem.records
         if backing_file(shard.x) is not None or (
-            records >= ENOUGH * free and _rarest(shard) >= ENOUGH_OF_EACH * len(like)
+            records >= RECORDS_PER_PARAMETER * free and _rarest(shard) >= RECORDS_OF_EACH_CLASS * len(like)
         ):
-            return USUAL
-        dealt = _dealt(shard)
+            return DEFAULT_RIDGE
+        dealt = _fold_numbers(shard)
         if dealt.max(initial=0) < FOLDS - 1:
-            return USUAL
-        folds = range(min(FOLDS, math.ceil(HELD * FOLDS / records)))
+            return DEFAULT_RIDGE
+        folds = range(min(FOLDS, math.ceil(MIN_HELD_OUT * FOLDS / records)))
         rest, held = [shard.rows(dealt != fold) for fold in folds], [shard.rows(dealt == fold) for fold in folds]
         solved: list[Array] = [np.zeros((len(like), 1, like.shape[1]))] * len(folds)
         best, least = RIDGES[0], math.inf
         for ridge in RIDGES:
             solved = [
-                self._minimum(own, like, code, ridge, scale, start, ROUGH_CHANGE)
+                self._minimum(own, like, code, ridge, scale, start, ROUGH_TOLERANCE)
                 for own, start in zip(rest, solved, strict=True)
             ]
             models = [code.coordinates.coefficients(v).astype(like.dtype) for v in solved]
@@ -106,7 +106,7 @@ class PooledOptimum(AveragingServer):
         ridge: float,
         scale: float,
         start: Array | None = None,
-        change: float = CHANGE,
+        change: float = TOLERANCE,
     ) -> Array:
         """Return the parameters of the coordinates, [J, 1, K], that minimise the penalised losses of some records."""
         from scipy.optimize import minimize
@@ -134,7 +134,7 @@ class PooledOptimum(AveragingServer):
             first.ravel(),
             jac=True,
             method="L-BFGS-B",
-            options={"maxiter": MOST_ITERATIONS, "ftol": change, "gtol": 0.0, "maxcor": 20},
+            options={"maxiter": MAX_ITERATIONS, "ftol": change, "gtol": 0.0, "maxcor": 20},
         ).x
         return _parameters(found, shape, scaling)
 
@@ -158,41 +158,39 @@ class _Code(NamedTuple):
     frequencies: NDArray[np.float64]  # of all levels
     weight: float  # the curvature of the sum of the losses, at most
 
-    def scaling(self, ridges: NDArray[np.float64]) -> _Scaling:
+    def scaling(self, ridges: NDArray[np.float64]) -> _Preconditioner:
         """Return factors that make the Hessian of each single column about the identity.
 
         The Hessian of a column's parameters is about H = weight B' diag(frequencies) B + ridge, where B has a row for
         each level. With H = L L' the factor is the inverse of L'. The solver has to deal with
         correlations between columns alone.
         """
-        factors, inverses, start = [], [], 0
-        for block in self.coordinates.blocks:
-            rows = slice(start, start + len(block))
+        factors, inverses = [], []
+        for rows, block in zip(self.coordinates.columns, self.coordinates.blocks, strict=True):
             own = np.maximum(self.frequencies[rows], 0.0)
             root = np.linalg.cholesky(self.weight * (block.T * own) @ block + np.diag(ridges[rows, 0, 0])).T
             factors.append(np.asarray(np.linalg.inv(root), np.float64))
             inverses.append(np.asarray(root, np.float64))
-            start += len(block)
         constant = math.sqrt(self.weight * self.coordinates.constant**2 + float(ridges[-1, 0, 0]))
-        return _Scaling(
+        return _Preconditioner(
             Coordinates(tuple(factors), 1.0, 1.0 / constant, 1.0), Coordinates(tuple(inverses), 1.0, constant, 1.0)
         )
 
 
-class _Scaling(NamedTuple):
+class _Preconditioner(NamedTuple):
     """A scaling that makes a problem well conditioned, and its inverse."""
 
     factors: Coordinates
     inverse: Coordinates
 
 
-def _parameters(flat: NDArray[np.float64], shape: tuple[int, ...], scaling: _Scaling | None) -> Array:
+def _parameters(flat: NDArray[np.float64], shape: tuple[int, ...], scaling: _Preconditioner | None) -> Array:
     """Return the parameters of the coordinates, [J, 1, K], from those that the solver sees."""
     scaled = flat.reshape(shape)
     return scaled if scaling is None else scaling.factors.coefficients(scaled)
 
 
-def _dealt(shard: Shard) -> NDArray[np.intp]:
+def _fold_numbers(shard: Shard) -> NDArray[np.intp]:
     """Return the fold of each record, [n]: equal for equal records, whatever their order, number and weights."""
     rows = zip(np.ascontiguousarray(shard.x), np.ascontiguousarray(shard.y), strict=True)
     drawn = [crc32(y.tobytes(), crc32(x.tobytes())) for x, y in rows]
@@ -210,7 +208,7 @@ def _total(shard: Shard) -> float:
 
 
 def _build(config: AlgorithmConfig) -> PooledOptimum:
-    if not np.isfinite(config.problem.loss.curvature + config.problem.regulariser.curvature):
+    if not config.problem.is_smooth:
         raise InputError(
             "optimum, the default for tables without noise, needs a smooth problem: loss softmax or squared, and "
             "regulariser l2; otherwise choose another algorithm, such as dpgd"

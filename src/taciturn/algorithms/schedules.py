@@ -25,7 +25,7 @@ class Constant:
     ----------
     value : float or sequence of float, [R]
         The number of all runs, or of each run.
-    epsilon : Array, [R]
+    like : Array, [R]
         Gives the number of runs and the precision, here and in every other schedule.
 
     Examples
@@ -36,7 +36,7 @@ class Constant:
     """
 
     value: float | Sequence[float]
-    epsilon: Array
+    like: Array
 
     def __call__(self, t: int) -> Array:
         """Return the constant of every run, [R, 1]."""
@@ -44,7 +44,7 @@ class Constant:
 
     @cached_property
     def _values(self) -> Array:
-        return broadcast_like(self.value, self.epsilon)[:, None]
+        return broadcast_like(self.value, self.like)[:, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,12 +83,12 @@ class SmoothEta:
 class NonsmoothEta:
     """eta^t = a / sqrt(t)  (theorem 2)."""
 
-    epsilon: Array  # [R]
+    like: Array  # [R], whose precision and device the values have
     scale: float = 1.0  # a
 
     def __call__(self, t: int) -> Array:
         """Return the proximity of every run, [R, 1]."""
-        eta: Array = namespace(self.epsilon).full_like(self.epsilon, self.scale / math.sqrt(t))
+        eta: Array = namespace(self.like).full_like(self.like, self.scale / math.sqrt(t))
         return eta[:, None]
 
 
@@ -108,7 +108,7 @@ class LevelEta:
     For a path of a given length, equal steps collect the least noise (Cauchy-Schwarz); the fall damps oscillations.
     """
 
-    epsilon: Array  # [R]
+    like: Array  # [R], whose precision and device the values have
     rounds: int  # T
     scale: float | Sequence[float] = 1.0  # a, or [R]
 
@@ -119,21 +119,21 @@ class LevelEta:
 
     @cached_property
     def _first(self) -> Array:
-        return broadcast_like(self.scale, self.epsilon)[:, None]
+        return broadcast_like(self.scale, self.like)[:, None]
 
 
 @dataclass(frozen=True, eq=False)
 class StrongEta:
     """eta^t = 2 a / (alpha (t + 2))  (theorem 3, f_p alpha-strongly convex)."""
 
-    epsilon: Array  # [R]
+    like: Array  # [R], whose precision and device the values have
     strong_convexity: float  # alpha
     scale: float = 1.0  # a
 
     def __call__(self, t: int) -> Array:
         """Return the proximity of every run, [R, 1]."""
         value = 2.0 * self.scale / (self.strong_convexity * (t + 2))
-        eta: Array = namespace(self.epsilon).full_like(self.epsilon, value)
+        eta: Array = namespace(self.like).full_like(self.like, value)
         return eta[:, None]
 
 

@@ -43,46 +43,36 @@ class Server(Protocol):
     @property
     def agents(self) -> int:
         """P, the number of agents."""
-        ...
 
     @property
     def z(self) -> Array:
         """The iterates of all agents, or their sum."""
-        ...
 
     @property
     def lam(self) -> Array:
         """The duals of all agents, or their sum."""
-        ...
 
     @property
     def statistics(self) -> Array | None:
         """What a method measured before it trains, [J, R, K]; None for most methods."""
-        ...
 
     def with_common(self, z: Array, lam: Array) -> Self:
         """Return the state in which all agents have the same z and lambda, [J, R, K]."""
-        ...
 
     def with_statistics(self, statistics: Array) -> Self:
         """Return the state with other statistics."""
-        ...
 
     def consensus(self, rho: Array) -> Array:
         """Return w (line 5), [J, R, K]."""
-        ...
 
     def receive(self, received: Received) -> Self:
         """Store the new z of the agents that answered (line 7)."""
-        ...
 
     def update_duals(self, rho: Array, w: Array, answered: Collection[int] | None = None) -> Self:
         """Update the dual of every agent that answered (line 8); None means all agents."""
-        ...
 
     def receive_duals(self, received: Received) -> Self:
         """Store the duals of the agents that answered, for methods that send them."""
-        ...
 
 
 class FullState(NamedTuple):

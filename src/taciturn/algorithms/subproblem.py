@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from taciturn.algorithms.base import AlgorithmConfig
 from taciturn.core.arrays import to_numpy
 from taciturn.errors import InputError
-from taciturn.objectives import Problem
+from taciturn.objectives import Problem, not_smooth
 from taciturn.objectives.clipping import NO_CLIPPING, Clipping, RecordScaling
 from taciturn.objectives.constraints import Box, L2Ball
 from taciturn.types import Array, Shard
@@ -194,9 +194,8 @@ def solver_for(name: str, config: AlgorithmConfig) -> Solver:
         If the problem is not smooth, its gradient has no bound, or it has constraints.
     """
     problem = config.problem
-    smooth = np.isfinite(problem.loss.curvature) and np.isfinite(problem.regulariser.curvature)
-    if not (smooth and np.isfinite(problem.loss.residual_bound)):
-        raise InputError(f"{name} needs a smooth loss with bounded gradient, and a smooth regulariser: softmax with l2")
+    if not (problem.is_smooth and problem.is_bounded):
+        raise not_smooth(name)
     if isinstance(problem.feasible, (Box, L2Ball)):
         raise InputError(f"{name} needs set all; its solver's tolerance is not worked out for other sets")
     return Solver(problem, config.tolerance, config.clipping)

@@ -27,7 +27,7 @@ RANK_DELAY = 1.0  # seconds: torchrun ends all ranks when one fails, and the fir
 click.rich_click.SHOW_ARGUMENTS = True
 click.rich_click.MAX_WIDTH = 110
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class FrontPageGroup(SuggestingGroup):
@@ -46,7 +46,7 @@ def cli(context: click.Context, verbose: int) -> None:
     """Log the start of a command."""
     configure_logging(verbose)
     command = context.invoked_subcommand  # not the arguments, which may contain a token
-    _log.info("Taciturn %s, Python %s, command %s", VERSION, platform.python_version(), command)
+    logger.info("Taciturn %s, Python %s, command %s", VERSION, platform.python_version(), command)
 
 
 # not in the constructor, which would import all of them
@@ -83,7 +83,7 @@ def run() -> None:
     except BrokenPipeError:
         raise  # an OSError, but not one to explain: the reader of the output has gone
     except MemoryError as error:
-        _fail(f"out of memory ({error}); use --precision float32, fewer --seeds or --no-averages", error)
+        _fail(f"out of memory ({error}); use --precision float32 or fewer --seeds", error)
     except OSError as error:
         place = f" {error.filename}" if error.filename else ""
         _fail(f"cannot read or write{place}: {error.strerror or error}", error)
@@ -108,7 +108,7 @@ def _one_line(message: str) -> str:
 
 def _fail(sentence: str, error: BaseException, collective: bool = False, code: int = ERROR) -> None:
     """Print an error and exit; of an error that all ranks raise, only the first rank prints it."""
-    _log.debug("the command failed", exc_info=error)
+    logger.debug("the command failed", exc_info=error)
     rank = current_rank()
     if rank == 0 or not collective:
         click.echo(f"error: rank {rank}: {sentence}" if rank else f"error: {sentence}", err=True)

@@ -32,6 +32,7 @@ from taciturn.experiments.runner import (
     reopen_sweep,
 )
 from taciturn.experiments.sweep_results import Sweep
+from taciturn.settings.rules import flag_name
 
 SWEEP_PANEL, FRONTIER_PANEL = "Sweep settings", "Frontier settings"
 MAX_COMPARISONS = 20  # shown on the terminal
@@ -168,9 +169,9 @@ def _parse_axes(over: tuple[str, ...]) -> dict[str, str]:
         name, sign, values = text.partition("=")
         if not (name and sign and values):
             raise InputError(f"--over is '{text}'; it must be NAME=VALUE,VALUE, as in clip=0.5,1,2")
-        if name.replace("_", "-") in found:
+        if flag_name(name) in found:
             raise InputError(f"{name} is swept twice; give all of its values in one --over")
-        found[name.replace("_", "-")] = values
+        found[flag_name(name)] = values
     return found
 
 

@@ -149,8 +149,10 @@ def init(
     gone = integer(0)("missing", missing) if missing else None
     own = folder / IDENTITY
     public = (Identity.open(own) if own.exists() else Identity.create(own)).public
-    address = (host, port_number, str(public), folder)
-    text = draft_terms(name, schema, data, most, records, budget, delta_value, *address, model, collude, gone)
+    text = draft_terms(
+        name, schema, data, most, records, budget, delta_value, host, port_number, str(public), folder,
+        trust=model, colluders=collude, missing=gone,
+    )  # fmt: skip
     write_text(file, text)
     try:
         read = read_terms(file)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import rich_click as click
 
-from taciturn import api
 from taciturn.cli.output import (
     JSON,
     PATH,
@@ -49,7 +48,7 @@ from taciturn.reporting.tables import (
 from taciturn.result import Run, draw_sent
 from taciturn.runs.effects import read_effects
 from taciturn.runs.folder import RunFolder, make_local_folder
-from taciturn.settings.rules import integer
+from taciturn.settings.rules import flag_name, integer
 from taciturn.training_display import TrainingDisplay
 
 RUNS = click.argument("runs", nargs=-1, required=True, type=PATH)
@@ -208,7 +207,7 @@ def _draw_sent(folder: RunFolder, run: int, agent: str | None, t: int, out: Path
     """Repeat the run and draw an upload, in local-only unless the user names another file."""
     check_figure(out)
     with TrainingDisplay(stderr) as display:
-        found = api.sent(folder.path, run=run, agent=agent, round=t, watch=display)
+        found = Run(folder).sent(run_index=run, agent=agent, round=t, watch=display)
     path = out or make_local_folder(folder.local) / "sent.png"
     save_figure(draw_sent(folder, found), path, private=True)
     return path
@@ -301,7 +300,7 @@ def _print_ranking(rows: Sequence[Ranked], regression: bool, as_markdown: bool) 
 
 def _print_side_by_side(folders: Sequence[RunFolder], regression: bool, as_markdown: bool) -> None:
     names, settings = folder_names(folders), differences(folders)
-    found = [(key.replace("_", "-"), *map(format_setting, values)) for key, values in settings.items()]
+    found = [(flag_name(key), *map(format_setting, values)) for key, values in settings.items()]
     if found:
         _print_either(("setting", *names), found, as_markdown, wrap=True)
     else:

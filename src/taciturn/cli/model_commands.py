@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 
 import rich_click as click
@@ -24,10 +22,11 @@ from taciturn.cli.output import (
 from taciturn.core.storage import write_text
 from taciturn.data import SOURCES
 from taciturn.errors import InputError
-from taciturn.export import TARGETS, ExportRequest
+from taciturn.export import TARGETS, ExportRequest, requested_model
 from taciturn.reporting.quality_tables import baseline_words, shown_tables
+from taciturn.reporting.tables import csv_text
 from taciturn.runs.folder import RunFolder
-from taciturn.runs.model import Model, read_model
+from taciturn.runs.model import Model
 from taciturn.runs.model import predict as predict_rows
 from taciturn.runs.quality import ClassificationQuality, Quality
 
@@ -49,14 +48,10 @@ def predict(run: Path, table: Path, run_index: int, keep: tuple[str, ...], out: 
     """
     check_new(out)
     rows = list(predict_rows(_open_model(run, run_index), table, keep))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
     if out is None:
-        click.echo(text.getvalue(), nl=False)
+        click.echo(csv_text(rows), nl=False)
     else:
-        write_text(out, text.getvalue())
+        write_text(out, csv_text(rows))
         note(f"{len(rows):,} predictions in {out}")
 
 
@@ -124,11 +119,9 @@ def _draw_reliability(quality: Quality, out: Path) -> None:
 
 def _open_model(run: Path, index: int) -> Model:
     """Return the model, and print which one it is if the folder has several."""
-    folder = RunFolder.open(run)
-    model = read_model(folder, index)
-    count = len(folder.read_summary().runs)
-    if count > 1:
-        note(f"using run {index} of {count}: {model.label} (--run-index chooses another)")
+    model, messages = requested_model(ExportRequest(RunFolder.open(run), run=index))
+    for message in messages:
+        note(message)
     return model
 
 

@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 
 from taciturn.data import SOURCES
 from taciturn.errors import unknown_name
-from taciturn.settings.rules import choices_of, path
+from taciturn.settings.rules import choices_of, flag_name, path
 from taciturn.settings.settings import FIELDS
 
 
@@ -111,7 +111,7 @@ def given_settings(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _flag(entry: dataclasses.Field[Any]) -> Callable[[F], F]:
-    flag, help_text = entry.name.replace("_", "-"), entry.metadata["help"]
+    flag, help_text = flag_name(entry.name), entry.metadata["help"]
     panel = f"{entry.metadata['group']} settings"
     if isinstance(entry.default, bool):
         return click.option(f"--{flag}/--no-{flag}", entry.name, default=None, help=help_text, panel=panel)

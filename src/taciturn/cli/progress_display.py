@@ -14,9 +14,9 @@ from rich.progress import TaskID, TextColumn
 
 from taciturn.cli.output import note, stderr
 from taciturn.core.storage import format_bytes
+from taciturn.errors import Interrupted
 from taciturn.experiments.experiment_folder import ExperimentFolder
 from taciturn.experiments.runner import ExperimentProgress
-from taciturn.training.loop import Interrupted
 from taciturn.training_display import StudyDisplay, progress_bars, time_left
 
 if TYPE_CHECKING:

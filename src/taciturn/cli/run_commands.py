@@ -28,7 +28,7 @@ from taciturn.cli.output import (
 from taciturn.core.signals import stop_signals
 from taciturn.core.storage import format_bytes
 from taciturn.data.schema_draft import READ_OFF, is_draft
-from taciturn.errors import InputError
+from taciturn.errors import InputError, Interrupted
 from taciturn.kernels.library import library
 from taciturn.planning.dry_run import DataForecast, DryRunReport, RunForecast
 from taciturn.privacy.accountants import describe_accountant
@@ -37,7 +37,6 @@ from taciturn.reporting.statements import PAPER_HEADLINE
 from taciturn.reporting.tables import format_epsilon
 from taciturn.result import Run
 from taciturn.runs.folder import RunFolder
-from taciturn.training.loop import Interrupted
 from taciturn.training.process_group import current_rank
 from taciturn.training_display import TrainingDisplay
 
@@ -91,7 +90,7 @@ def _dry_run_rows(runs: Sequence[RunForecast]) -> list[tuple[str, ...]]:
     """Return one row for each algorithm and budget; its seeds spend the same."""
     groups: dict[str, list[RunForecast]] = {}
     for run in runs:
-        groups.setdefault(run_label(run.label.algorithm, run.label.epsilon), []).append(run)
+        groups.setdefault(run_label(run.algorithm, run.epsilon), []).append(run)
     rows: list[tuple[str, ...]] = []
     for label, group in groups.items():
         first = group[0]
@@ -143,8 +142,8 @@ def train(config: Path | None, as_json: bool, dry_run: bool, **flags: Any) -> No
     given = given_settings(flags)
     _warn_about_draft(str(given.get("schema") or (api.read_config(config).get("schema", "") if config else "")))
     if dry_run:
-        report = api.forecast(config, **given)
-        print_json(report.to_json()) if as_json else print_dry_run(report)
+        report = api.dry_run(config, **given)
+        print_json(report) if as_json else print_dry_run(report)
         return
     if library() is None and given.get("backend", "auto") == "auto" and "device" not in given:
         note("note: the compiled part of Taciturn is not built (is there a C compiler?); numpy is slower")

@@ -18,8 +18,9 @@ from taciturn.data.facts import (
 )
 from taciturn.data.feature_mapping import apply_feature_map
 from taciturn.data.partition import check_partition
-from taciturn.data.schema import Schema, parse_schema, read_schema
+from taciturn.data.schema import Schema
 from taciturn.data.schema_draft import draft_schema
+from taciturn.data.schema_parser import parse_schema, read_schema
 from taciturn.data.table_io import read_table
 from taciturn.types import Dataset
 

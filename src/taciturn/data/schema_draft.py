@@ -7,17 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from taciturn.data.schema import (
-    INDICATOR,
-    MISSING_NAME,
-    Categorical,
-    ColumnRule,
-    Numeric,
-    Schema,
-    comment,
-    dump_schema,
-    schema_text,
-)
+from taciturn.data.schema import INDICATOR, MISSING_NAME, Categorical, ColumnRule, Numeric, Schema, comment, dump_schema
+from taciturn.data.schema_parser import schema_text
 from taciturn.data.table_cells import Table, parse_number, whole_number
 from taciturn.data.table_io import read_table
 from taciturn.errors import InputError, TaciturnError

@@ -16,7 +16,8 @@ import numpy as np
 
 from taciturn.data.dataset_source import DataOptions
 from taciturn.data.memory_names import PREFIX, held_table
-from taciturn.data.schema import Schema, read_schema
+from taciturn.data.schema import Schema
+from taciturn.data.schema_parser import read_schema
 from taciturn.data.table_cells import Column, Table, TablePart, clean_factor, factorize, join_tables
 from taciturn.errors import InputError, missing_file, missing_header, unknown_column
 
@@ -300,7 +301,7 @@ def _parquet_file(path: Path) -> Iterator[Any]:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError as error:
-        raise InputError(f"reading {path} needs pyarrow: pip install pyarrow") from error
+        raise InputError(f"reading {path} needs pyarrow: pip install 'taciturn[parquet]'") from error
     try:
         with pq.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False) as file:
             yield file

@@ -148,5 +148,5 @@ def _spending(records: ChargedRecords, plans: Sequence[StudyPlan]) -> Spending:
         sum(math.isinf(run.total_epsilon) for run in runs),
         tightest(events, delta).epsilon,
         delta,
-        any(plan.settings.noise != "hardened" for plan in plans),
+        any(not plan.settings.hardened for plan in plans),
     )

@@ -13,12 +13,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from taciturn.experiments.frontier_results import FrontierPoint, format_budget
-from taciturn.experiments.grid import flag_name
 from taciturn.experiments.statistics import UNIT_NAMES, Condition
 from taciturn.experiments.sweep_results import format_condition
 from taciturn.reporting.figures.style import COLOURS, DASHES, GREY, STYLE, heading, label_lines, look
 from taciturn.reporting.intervals import Interval
 from taciturn.reporting.tables import format_setting
+from taciturn.settings.rules import flag_name
 from taciturn.types import Array
 
 if TYPE_CHECKING:

@@ -14,11 +14,12 @@ import tomli_w
 from taciturn.core.storage import LOCAL_FOLDER, write_text
 from taciturn.errors import CorruptFile, InputError
 from taciturn.experiments.cost import GridCost
-from taciturn.experiments.grid import Grid, GridPoint, GridRequest, flag_name
+from taciturn.experiments.grid import Grid, GridPoint, GridRequest
 from taciturn.planning.plan import drawn_key
 from taciturn.reporting.side_by_side import predicts_numbers
 from taciturn.reporting.tables import format_setting
 from taciturn.runs.folder import PARTITION_KEY, RunFolder, make_local_folder, read_key
+from taciturn.settings.rules import flag_name
 from taciturn.settings.settings import FIELDS
 from taciturn.version import VERSION
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from taciturn.algorithms import ALGORITHMS
 from taciturn.core.storage import format_bytes, to_json, write_text
 from taciturn.errors import TrainingDiverged
 from taciturn.experiments.experiment_folder import IN_LOCAL_ONLY, OWNERS_ONLY, CompletedExperiment, bullet_list
@@ -18,7 +17,6 @@ from taciturn.experiments.grid import (
     GridPoint,
     describe_exclusions,
     excluded_methods,
-    flag_name,
     manual_hyperparameters,
 )
 from taciturn.experiments.run_rows import RunRow, read_rows, write_csv
@@ -26,6 +24,7 @@ from taciturn.experiments.statistics import group_rows, mean_errors
 from taciturn.reporting.intervals import Interval, mean_words
 from taciturn.reporting.tables import format_epsilon, format_setting, format_share, markdown_table
 from taciturn.runs.folder import RunFolder, read_key
+from taciturn.settings.rules import flag_name
 
 TEXT_COLUMNS = ("trust", "features", "algorithm")
 TERMINAL_COLUMNS = ("trust", "features", "algorithm", "total ε", "test error", "", "rounds", "sent")  # 80 characters
@@ -97,16 +96,18 @@ class FrontierPoint:
 
 def read_points(point: GridPoint, folder: RunFolder) -> list[FrontierPoint]:
     """Return the frontier points in a completed run folder: one for each method and budget."""
-    data = folder.read_start(local=False).data
+    data, central = folder.read_start(local=False).data, folder.read_header().central
     rows = read_rows(point, folder, local=True)
     means = mean_errors(rows, ("algorithm", "epsilon"), "seed")
     return [
-        _frontier_point(point, data.name, len(data.agents), group, means[at])
+        _frontier_point(point, data.name, len(data.agents), central, group, means[at])
         for at, group in group_rows(rows, ("algorithm", "epsilon")).items()
     ]
 
 
-def _frontier_point(point: GridPoint, data: str, agents: int, rows: Sequence[RunRow], mean: Interval) -> FrontierPoint:
+def _frontier_point(
+    point: GridPoint, data: str, agents: int, central: Sequence[str], rows: Sequence[RunRow], mean: Interval
+) -> FrontierPoint:
     algorithm = rows[0].algorithm
     up, down = max(row.bytes_up for row in rows), max(row.bytes_down for row in rows)
     return FrontierPoint(
@@ -118,20 +119,20 @@ def _frontier_point(point: GridPoint, data: str, agents: int, rows: Sequence[Run
         max(row.spent_epsilon for row in rows),
         point.settings.delta,
         max(row.rounds for row in rows),
-        *bytes_per_agent(algorithm, agents, up, down),
+        *bytes_per_agent(algorithm in central, agents, up, down),
         tuple(row.error for row in rows),
         mean,
         point.name,
     )
 
 
-def bytes_per_agent(algorithm: str, agents: int, up: int, down: int) -> tuple[int, int]:
+def bytes_per_agent(central: bool, agents: int, up: int, down: int) -> tuple[int, int]:
     """Return the bytes that one agent sends and receives.
 
     Parameters
     ----------
-    algorithm : str
-        Name of the method. The model of a central method is counted once and goes to every agent.
+    central : bool
+        Whether a curator trains; its model is counted once and goes to every agent.
     agents : int
         Number of agents.
     up, down : int
@@ -139,10 +140,9 @@ def bytes_per_agent(algorithm: str, agents: int, up: int, down: int) -> tuple[in
 
     Examples
     --------
-    >>> bytes_per_agent("objp", 3, 900, 900), bytes_per_agent("erm-objp", 3, 900, 88)
+    >>> bytes_per_agent(False, 3, 900, 900), bytes_per_agent(True, 3, 900, 88)
     ((300, 300), (300, 88))
     """
-    central = algorithm in ALGORITHMS and ALGORITHMS[algorithm].central
     return math.ceil(up / agents), down if central else math.ceil(down / agents)
 
 

@@ -17,7 +17,7 @@ from taciturn.planning.study import batches, with_absolute_paths
 from taciturn.reporting.tables import format_setting
 from taciturn.settings import Settings, resolve
 from taciturn.settings.resolve import load_plugins, parse
-from taciturn.settings.rules import choices_of, list_of
+from taciturn.settings.rules import choices_of, flag_name, list_of
 from taciturn.settings.settings import FIELDS
 
 BATCHED = ("algorithm", "total_epsilon", "epsilon")  # trained side by side in one run folder, as seeds are
@@ -30,15 +30,6 @@ NOT_SWEPT = {
     "records_max": "it is a fact about the records",
 }
 MAX_NAME_LENGTH = 80  # characters of a run folder's name
-
-
-def flag_name(setting: str) -> str:
-    """Return a setting's name as on the command line.
-
-    >>> flag_name("partition_key")
-    'partition-key'
-    """
-    return setting.replace("_", "-")
 
 
 @dataclass(frozen=True)
@@ -185,7 +176,7 @@ def check_noise(given: Mapping[str, object], experiment: str) -> None:
 
 def _check_test_records(settings: Settings, experiment: str) -> None:
     """Raise if a table has no test records."""
-    if source_for(settings.data).name == "table" and not (settings.test or settings.test_share):
+    if source_for(settings.data).is_table and not (settings.test or settings.test_share):
         raise InputError(
             f"{experiment} needs test errors, and this table has no test records; use --test-share or --test"
         )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from typing import Any
 from taciturn.core.storage import write_text
 from taciturn.errors import CorruptFile
 from taciturn.experiments.grid import GridPoint
+from taciturn.reporting.tables import csv_text
 from taciturn.runs.folder import RunFolder
 
 MEASURES = (
@@ -109,8 +108,5 @@ def read_rows(point: GridPoint, folder: RunFolder, local: bool) -> list[RunRow]:
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
     """Write rows to a CSV file; None becomes an empty cell and infinity `inf`."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: "inf" if value == math.inf else value for name, value in row.items()} for row in rows)
-    write_text(path, text.getvalue())
+    plain = [{name: "inf" if value == math.inf else value for name, value in row.items()} for row in rows]
+    write_text(path, csv_text(plain))

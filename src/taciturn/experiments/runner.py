@@ -20,7 +20,6 @@ from taciturn.experiments.grid import (
     BATCHED,
     Grid,
     GridPoint,
-    flag_name,
     frontier_grid,
     restore_frontier_grid,
     sweep_grid,
@@ -28,12 +27,13 @@ from taciturn.experiments.grid import (
 from taciturn.experiments.sweep_results import Sweep
 from taciturn.runs.folder import RunFolder
 from taciturn.settings.resolve import allow_plugins
-from taciturn.training.loop import Progress
+from taciturn.settings.rules import flag_name
+from taciturn.training.loop import TrainingProgress
 from taciturn.training.process_group import world_size
 
 MAX_RUNS = 10_000  # more need confirmation
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class ExperimentProgress(NamedTuple):
@@ -44,7 +44,7 @@ class ExperimentProgress(NamedTuple):
     name: str  # of the current point
     done: int  # rounds of all points
     rounds: int
-    study: Progress  # of the current point
+    study: TrainingProgress  # of the current point
 
 
 ProgressCallback: TypeAlias = Callable[[ExperimentProgress], None]
@@ -74,7 +74,7 @@ class PlannedExperiment(Generic[Result]):
             raise InputError(f"a {kind} runs in one process; start it without torchrun")
         if runs > MAX_RUNS and not yes:
             raise InputError(f"this {kind} has {runs:,} runs, more than {MAX_RUNS:,}; use --yes to confirm")
-        _log.info("planning %d points, %d runs", len(self.grid.points), runs)
+        logger.info("planning %d points, %d runs", len(self.grid.points), runs)
         cost = estimate_cost(self.grid)
         check_budget(self.unstarted)
         self.folder.create(self.grid, self.compare)
@@ -83,14 +83,14 @@ class PlannedExperiment(Generic[Result]):
         failed: dict[str, str] = {}
         key = self.folder.shared_partition_key(self.grid)
         for number, point in enumerate(self.grid.points):
-            _log.info("point %d of %d: %s", number + 1, len(self.grid.points), point.name)
+            logger.info("point %d of %d: %s", number + 1, len(self.grid.points), point.name)
             callback = _count_all_rounds(number, self.grid.points, cost.rounds, watch)
             try:
                 _train_point(point, self.folder.run_path(point), key, callback, stop)
             except TrainingDiverged as error:  # other points may not diverge
-                _log.info("%s: %s", point.name, error)
+                logger.info("%s: %s", point.name, error)
                 failed[point.name] = str(error)
-        _log.info("writing the results to %s", self.folder.path)
+        logger.info("writing the results to %s", self.folder.path)
         results = self.results(self.folder, self.grid, cost, failed, self.compare)
         results.write()
         return results
@@ -265,10 +265,10 @@ def choose_comparison(grid: Grid, compare: Sequence[str]) -> tuple[str, ...]:
 
 
 def _train_point(
-    point: GridPoint, path: Path, key: int | None, watch: Callable[[Progress], None], stop: Callable[[], bool]
+    point: GridPoint, path: Path, key: int | None, watch: Callable[[TrainingProgress], None], stop: Callable[[], bool]
 ) -> None:
     if _has_started(path):
-        _log.info("resuming %s", path)
+        logger.info("resuming %s", path)
         api.resume(path, watch=watch, stop=stop)
         return
     if path.is_dir():
@@ -299,11 +299,11 @@ def _check_unused(folder: RunFolder) -> None:
 
 def _count_all_rounds(
     index: int, points: Sequence[GridPoint], rounds: Sequence[int], watch: ProgressCallback
-) -> Callable[[Progress], None]:
+) -> Callable[[TrainingProgress], None]:
     """Return a callback that turns the progress of one point into that of the whole experiment."""
     before, done = sum(rounds[:index]), dict[str, int]()
 
-    def callback(progress: Progress) -> None:
+    def callback(progress: TrainingProgress) -> None:
         done[progress.batch.algorithm] = progress.t
         total = before + sum(done.values())
         watch(ExperimentProgress(index + 1, len(points), points[index].name, total, sum(rounds), progress))

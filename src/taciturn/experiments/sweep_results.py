@@ -10,7 +10,6 @@ from typing import Any
 
 from taciturn.core.storage import write_text
 from taciturn.experiments.experiment_folder import IN_LOCAL_ONLY, OWNERS_ONLY, CompletedExperiment, bullet_list
-from taciturn.experiments.grid import flag_name
 from taciturn.experiments.run_rows import RunRow, read_rows, write_csv
 from taciturn.experiments.statistics import (
     UNIT_NAMES,
@@ -22,6 +21,7 @@ from taciturn.experiments.statistics import (
 )
 from taciturn.reporting.intervals import Interval, mean_words, points_of
 from taciturn.reporting.tables import format_setting, markdown_table
+from taciturn.settings.rules import flag_name
 
 
 def format_condition(at: Condition) -> str:
@@ -163,7 +163,7 @@ class Sweep(CompletedExperiment):
     @property
     def notes(self) -> list[str]:
         """Explanations of the intervals."""
-        hardened = any(point.settings.noise == "hardened" for point in self.grid.points)
+        hardened = any(point.settings.hardened for point in self.grid.points)
         return interval_notes(self.comparisons, [mean.n for mean in self.means.values()], self.unit, hardened)
 
     @property

@@ -1,5 +1,5 @@
 """Export of runs: coefficients as CSV, models as ONNX files, metrics for MLflow and TensorBoard."""
 
-from taciturn.export.target import TARGETS, ExportRequest
+from taciturn.export.target import TARGETS, ExportRequest, requested_model
 
-__all__ = ["TARGETS", "ExportRequest"]
+__all__ = ["TARGETS", "ExportRequest", "requested_model"]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
 import numpy as np
 
 from taciturn.core.storage import write_text
 from taciturn.data import read_schema
 from taciturn.data.feature_mapping import INTERCEPT
 from taciturn.data.feature_maps import NONE
-from taciturn.data.schema import Numeric, Schema
-from taciturn.export.target import TARGETS, ExportRequest, Target, requested_model
+from taciturn.data.schema import Numeric, Schema, feature_scaling
+from taciturn.export.target import TARGETS, ExportRequest, ExportTarget, requested_model
+from taciturn.reporting.tables import csv_text
 from taciturn.runs.effects import RunEffects, read_effects
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.model import Model
@@ -73,11 +71,7 @@ def has_units(model: Model) -> bool:
 
 def _in_units(model: Model, schema: Schema, encoded: Array, constant: Array) -> tuple[Array, Array]:
     """Return coefficients and intercept for the table's own values and, for a number, the label's own unit."""
-    pairs = []
-    for rule in schema.columns:
-        numbers = [rule.scaling(schema.scale)] if isinstance(rule, Numeric) else []
-        pairs += [*numbers, *[(1.0, 0.0)] * (len(rule.features) - len(numbers))]
-    a, b = (np.array(values)[:, None] for values in zip(*pairs, strict=True))
+    a, b = (values[:, None] for values in feature_scaling(schema))
     slopes, intercept = a * encoded, constant + (b * encoded).sum(axis=0)
     if isinstance(model.target, Classes):
         return slopes, intercept
@@ -110,11 +104,7 @@ def level_rows(effects: RunEffects) -> list[Row]:
 def coefficients_text(folder: RunFolder, model: Model, run: int) -> str:
     """Return the effects of an additive model, or else the table of coefficients, as CSV."""
     rows = level_rows(read_effects(folder).run(run)) if folder.effects.is_file() else coefficient_rows(model)
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return csv_text(rows)
 
 
 def write_coefficients(request: ExportRequest) -> list[str]:
@@ -131,4 +121,4 @@ def write_coefficients(request: ExportRequest) -> list[str]:
     return [*messages, f"coefficients of {model.label} in {path}", f"{units}encoded: columns multiply {seen}"]
 
 
-TARGETS.register("csv")(Target(write_coefficients, frozenset({"out"})))
+TARGETS.register("csv")(ExportTarget(write_coefficients, frozenset({"out"})))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from taciturn.errors import InputError
 from taciturn.export.target import ExportRequest
-from taciturn.reporting.curves import run_label
+from taciturn.reporting.curves import full_label
 from taciturn.runs.folder import read_lines
 from taciturn.runs.records import MetricsRow
 
@@ -27,7 +27,7 @@ class MetricSeries(NamedTuple):
     @property
     def label(self) -> str:
         """The run's name for people."""
-        return run_label(self.algorithm, self.epsilon) + ("" if self.seed is None else f", seed {self.seed}")
+        return full_label(self)
 
     @property
     def seed_setting(self) -> dict[str, int]:

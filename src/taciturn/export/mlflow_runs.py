@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import tomli_w
 from taciturn.errors import InputError
 from taciturn.export.coefficients import coefficients_text
 from taciturn.export.metric_series import LOCAL_PREFIX, MetricSeries, local_names, local_note, read_metrics
-from taciturn.export.target import TARGETS, ExportRequest, Target, import_optional, missing_package
+from taciturn.export.target import TARGETS, ExportRequest, ExportTarget, import_optional, missing_package
 from taciturn.reporting.tables import format_setting
 from taciturn.runs.folder import RunFolder, public_config
 from taciturn.runs.model import read_model
@@ -93,7 +94,7 @@ def _write_run(client: Any, experiment: str, request: ExportRequest, run: Metric
 def _identity(folder: RunFolder, run: MetricSeries) -> str:
     """Return a hash of a run's start and first metrics, which does not depend on where its folder is."""
     with folder.metrics.open(encoding="utf-8") as file:
-        first = next(line for line in file if f'"run": {run.number},' in line)
+        first = next(line for line in file if json.loads(line)["run"] == run.number)
     return hashlib.sha256((folder.start.read_text(encoding="utf-8") + first).encode()).hexdigest()[:32]
 
 
@@ -145,4 +146,4 @@ def _add_files(client: Any, run_id: str, folder: RunFolder, run: MetricSeries) -
         )
 
 
-TARGETS.register("mlflow")(Target(write_mlflow, frozenset({"with_local", "tracking_uri", "experiment"})))
+TARGETS.register("mlflow")(ExportTarget(write_mlflow, frozenset({"with_local", "tracking_uri", "experiment"})))

@@ -23,7 +23,14 @@ from taciturn.data.feature_maps.scattering import COARSE, DIRECTIONS, FAINT, LEV
 from taciturn.data.schema import Categorical, Numeric, Schema
 from taciturn.data.table_cells import MISSING, whole_number
 from taciturn.errors import InputError
-from taciturn.export.target import TARGETS, ExportRequest, Target, import_optional, privacy_sentence, requested_model
+from taciturn.export.target import (
+    TARGETS,
+    ExportRequest,
+    ExportTarget,
+    import_optional,
+    privacy_sentence,
+    requested_model,
+)
 from taciturn.runs.model import Model
 from taciturn.types import GRID, Array, Classes, ColumnBlock, Range
 from taciturn.version import VERSION
@@ -410,4 +417,4 @@ def write_onnx(request: ExportRequest) -> list[str]:
     return [*messages, f"{model.label} in {path}", f"it maps {inputs} to {outputs}; any ONNX runtime opens it"]
 
 
-TARGETS.register("onnx")(Target(write_onnx, frozenset({"out"})))
+TARGETS.register("onnx")(ExportTarget(write_onnx, frozenset({"out"})))

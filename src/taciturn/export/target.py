@@ -57,14 +57,14 @@ class ExportRequest:
 
 
 @dataclass(frozen=True, eq=False)
-class Target:
+class ExportTarget:
     """A program or format to export to."""
 
     write: Callable[[ExportRequest], list[str]]  # writes, and returns messages: what is where, and how to open it
     takes: frozenset[str]  # names of the options it uses, besides `folder` and `run`
 
 
-TARGETS: Registry[Target] = Registry("export", "taciturn.export")
+TARGETS: Registry[ExportTarget] = Registry("export", "taciturn.export")
 
 
 def import_optional(module: str, extra: str) -> Any:
@@ -98,7 +98,7 @@ def requested_model(request: ExportRequest) -> tuple[Model, list[str]]:
     count = len(request.folder.read_summary().runs)
     index = request.run or 0
     model = read_model(request.folder, index)
-    return model, [f"using run {index} of {count}: {model.label} (--run-index chooses)"] if count > 1 else []
+    return model, [f"using run {index} of {count}: {model.label} (--run-index chooses another)"] if count > 1 else []
 
 
 def privacy_sentence(folder: RunFolder) -> str:

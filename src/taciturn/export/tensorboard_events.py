@@ -9,7 +9,7 @@ from typing import Any
 
 from taciturn.core.storage import atomic_write, make_folder
 from taciturn.export.metric_series import MetricSeries, local_names, local_note, read_metrics
-from taciturn.export.target import TARGETS, ExportRequest, Target, import_optional
+from taciturn.export.target import TARGETS, ExportRequest, ExportTarget, import_optional
 from taciturn.reporting.tables import format_setting
 from taciturn.runs.folder import public_config
 
@@ -70,4 +70,4 @@ def _write_file(folder: Path, events: Iterable[Any], private: bool) -> None:
         writer.flush()
 
 
-TARGETS.register("tensorboard")(Target(write_events, frozenset({"out", "with_local"})))
+TARGETS.register("tensorboard")(ExportTarget(write_events, frozenset({"out", "with_local"})))

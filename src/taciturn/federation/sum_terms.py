@@ -66,7 +66,7 @@ def describe_noise(agreement: Agreement) -> str:
         "events": _described(plan.events),
         "share": release.mechanism.share,
         "scale": [float(scale) for scale in release.mechanism.scale],
-        "bits": release.bits(problem),
+        "bits": release.bits,
         "unit": release.unit(problem),
         "clip": [float(clip) for clip in release.clipping.l2],
     }

@@ -3,8 +3,11 @@
  * Every floating-point operation is one of privacy/discrete.py, in its order and without fused multiply-adds, so both
  * forms leave the same proposals to exact arithmetic and take the same random words. */
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "levels.h"
 
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
@@ -30,8 +33,6 @@ INLINE double exponential(const Table *t, int64_t uniform) {
     return t->logarithms[cell] - (((r * -0.25 + 1.0 / 3) * r - 0.5) * r + 1.0) * r;
 }
 
-INLINE double size_of(double x) { return x < 0.0 ? -x : x; }
-
 INLINE void propose(const Table *t, const uint64_t *words, int64_t count, double scale, double margin, double cap,
                     int64_t *magnitudes, uint8_t *doubtful) {
     for (int64_t i = 0; i < count; i++) {
@@ -39,7 +40,7 @@ INLINE void propose(const Table *t, const uint64_t *words, int64_t count, double
         int64_t whole = (int64_t)y;
         whole -= y < (double)whole;
         magnitudes[i] = whole;
-        doubtful[i] = (size_of(y - (double)whole - 0.5) > 0.5 - margin) | (e > cap);
+        doubtful[i] = (fabs(y - (double)whole - 0.5) > 0.5 - margin) | (e > cap);
     }
 }
 
@@ -49,7 +50,7 @@ INLINE void accept(const Table *t, const uint32_t *uniforms, const int64_t *magn
         double x = (double)magnitudes[i] / sigma - 1.0, q = x * x / 2.0;
         double gap = exponential(t, (int64_t)uniforms[i] << 31) - (q < cap ? q : cap);
         stand[i] = gap > 0.0;
-        doubtful[i] = size_of(gap) < margin;
+        doubtful[i] = fabs(gap) < margin;
     }
 }
 
@@ -71,34 +72,12 @@ FORMS(v1, )
 
 void taciturn_propose(const Table *t, const uint64_t *words, int64_t count, double scale, double margin, double cap,
                       int level, int64_t *magnitudes, uint8_t *doubtful) {
-#if defined(__x86_64__)
-    if (level == 4) {
-        propose_v4(t, words, count, scale, margin, cap, magnitudes, doubtful);
-        return;
-    }
-    if (level == 3) {
-        propose_v3(t, words, count, scale, margin, cap, magnitudes, doubtful);
-        return;
-    }
-#endif
-    (void)level;
-    propose_v1(t, words, count, scale, margin, cap, magnitudes, doubtful);
+    CALL(propose, level, t, words, count, scale, margin, cap, magnitudes, doubtful);
 }
 
 void taciturn_accept(const Table *t, const uint32_t *uniforms, const int64_t *magnitudes, int64_t count, double sigma,
                      double margin, double cap, int level, uint8_t *stand, uint8_t *doubtful) {
-#if defined(__x86_64__)
-    if (level == 4) {
-        accept_v4(t, uniforms, magnitudes, count, sigma, margin, cap, stand, doubtful);
-        return;
-    }
-    if (level == 3) {
-        accept_v3(t, uniforms, magnitudes, count, sigma, margin, cap, stand, doubtful);
-        return;
-    }
-#endif
-    (void)level;
-    accept_v1(t, uniforms, magnitudes, count, sigma, margin, cap, stand, doubtful);
+    CALL(accept, level, t, uniforms, magnitudes, count, sigma, margin, cap, stand, doubtful);
 }
 
 /* The accepted proposals with their signs, but without -0; returns how many. `out` has room for `count` numbers. */

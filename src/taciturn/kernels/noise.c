@@ -4,6 +4,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "levels.h"
+
 #define BATCH 256 /* words that are made at a time */
 #define LAYERS 256
 
@@ -78,8 +80,8 @@ static inline __attribute__((always_inline)) double natural_log(double x) {
         }                                                                                                              \
     }
 #if defined(__x86_64__)
-LAPLACE(v4, __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma"))))
-LAPLACE(v3, __attribute__((target("avx2,fma"))))
+LAPLACE(v4, V4)
+LAPLACE(v3, V3)
 #endif
 LAPLACE(v1, )
 
@@ -122,21 +124,6 @@ static inline double normal(Stream *s) {
     }
 }
 
-static void laplace(const uint64_t *words, double *out, int level) {
-#if defined(__x86_64__)
-    if (level == 4) {
-        laplace_v4(words, out);
-        return;
-    }
-    if (level == 3) {
-        laplace_v3(words, out);
-        return;
-    }
-#endif
-    (void)level;
-    laplace_v1(words, out);
-}
-
 #define FILL(REAL)                                                                                                     \
     for (int64_t k = 0; k < some; k++) {                                                                               \
         ((REAL *)out)[at] = (REAL)(scale * numbers[k]);                                                                \
@@ -158,7 +145,7 @@ void taciturn_noise(int gaussian, const uint64_t *key, const uint64_t *counter, 
             for (int64_t k = 0; k < some; k++) numbers[k] = normal(&s);
         } else {
             refill(&s);
-            laplace(s.words, numbers, level);
+            CALL(laplace, level, s.words, numbers);
         }
         if (bytes == sizeof(double)) {
             FILL(double)

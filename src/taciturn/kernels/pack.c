@@ -1,4 +1,4 @@
-/* Sparse rows: the places of the values that are not 0, and the values as places in a table where they are few. */
+/* Sparse rows: the indices of the nonzero values, and the values as codes where few of them are distinct. */
 
 #include <stdint.h>
 #include <string.h>

@@ -61,7 +61,7 @@ def run_pass(
     w: Array,
     runs: int,
     loss: str,
-    terms: PassOptions,
+    options: PassOptions,
     gradient: bool,
     losses_too: bool = False,
 ) -> PassResult:
@@ -82,7 +82,7 @@ def run_pass(
         R, the number of runs.
     loss
         A name in LOSSES.
-    terms
+    options
         Clipping parameters.
     gradient
         Whether to compute the gradient sum; otherwise the losses are computed.
@@ -105,9 +105,9 @@ def run_pass(
         raise ValueError(f"weights are {records.weights.shape} for {len(records.y)} records")
     longest, losses, total = np.zeros(runs, w.dtype), np.zeros(runs), np.empty_like(w if gradient else w[:0])
     y, norm1 = (np.ascontiguousarray(part[rows], w.dtype) for part in (records.y, records.norm1))
-    norm2 = None if terms.l2 is None else np.ascontiguousarray(records.norm2[rows], w.dtype)
-    l2, l1, unit = (_spread(term, runs, w) for term in (terms.l2, terms.l1, terms.unit))
-    scale = None if terms.scale is None else _spread(terms.scale[rows], len(y), w)
+    norm2 = None if options.l2 is None else np.ascontiguousarray(records.norm2[rows], w.dtype)
+    l2, l1, unit = (_spread(term, runs, w) for term in (options.l2, options.l1, options.unit))
+    scale = None if options.scale is None else _spread(options.scale[rows], len(y), w)
     weights = None if records.weights is None else np.ascontiguousarray(records.weights[rows], w.dtype)
     arrays = _layout(records.layout, rows, w) | {"y": y, "norm1": norm1, "norm2": norm2, "w": w, "longest": longest}
     arrays |= {"l2": l2, "l1": l1, "unit": unit, "scale": scale, "weights": weights} | (
@@ -121,7 +121,7 @@ def run_pass(
         classes=w.shape[1] // runs,
         loss=LOSSES.index(loss),
         narrow=records.y.dtype != w.dtype,
-        cut=terms.cut,
+        cut=options.cut,
         **{name: address(array) for name, array in arrays.items()},
     )
     if lib.taciturn_pass(ctypes.byref(values), level(), w.itemsize):
@@ -137,7 +137,8 @@ def _spread(term: Array | None, count: int, like: Array) -> Array | None:
 def _layout(layout: Layout, rows: slice, like: Array) -> dict[str, NDArray[np.generic] | None]:
     if isinstance(layout, Dense):
         return {"x": layout.x[rows]}  # C widens a few rows at a time
-    start, index, code, value = layout.start[rows.start : rows.stop + 1], layout.index, layout.code, layout.value
+    start, index = layout.start[rows.start : rows.stop + 1], layout.index
+    code, value = layout.code, layout.value
     if value.dtype != like.dtype and code is None:  # only these rows' values, as wide as the sums
         first, last = start[0], start[-1]
         start, index, value = start - first, index[first:last], value[first:last]

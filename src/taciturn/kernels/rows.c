@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "levels.h"
 #include "rows.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -12,7 +13,7 @@
 #endif
 
 #define BLOCK 64 /* rows that are worked on while they are in the cache */
-#define BLOCKS 8 /* that are added up by themselves */
+#define BLOCKS 8 /* blocks whose sums are added separately */
 #define INLINE TARGET static inline __attribute__((always_inline))
 
 #define JOIN(a, b, c) a##_##b##_##c
@@ -26,14 +27,14 @@ static const double INVERSE_FACTORIAL[] = {
 
 #if defined(__x86_64__)
 #define LEVEL v4
-#define TARGET __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma")))
+#define TARGET V4
 #define BYTES 64
 #include "rows_both.h"
 #undef LEVEL
 #undef TARGET
 #undef BYTES
 #define LEVEL v3
-#define TARGET __attribute__((target("avx2,fma")))
+#define TARGET V3
 #define BYTES 32
 #include "rows_both.h"
 #undef LEVEL
@@ -59,10 +60,5 @@ int taciturn_level(void) {
 }
 
 int taciturn_pass(const Pass *pass, int level, int bytes) {
-    int twice = bytes == sizeof(double);
-#if defined(__x86_64__)
-    if (level == 4) return twice ? pass_f64_v4(pass) : pass_f32_v4(pass);
-    if (level == 3) return twice ? pass_f64_v3(pass) : pass_f32_v3(pass);
-#endif
-    return twice ? pass_f64_v1(pass) : pass_f32_v1(pass);
+    return bytes == sizeof(double) ? CALL(pass_f64, level, pass) : CALL(pass_f32, level, pass);
 }

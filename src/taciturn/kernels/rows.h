@@ -1,4 +1,4 @@
-/* What one pass over the records of an agent is given and gives back; rows.py mirrors it field by field. */
+/* What one pass over the records of an agent is given and gives back; row_pass.py mirrors it field by field. */
 #ifndef TACITURN_ROWS_H
 #define TACITURN_ROWS_H
 

@@ -84,7 +84,7 @@ INLINE VEC NAME(limit)(const Pass *p, VEC *s, int64_t run, VEC norm1, VEC norm2,
         sizes += NAME(pick)(s[k] < (VEC){}, -s[k], s[k]);
     }
     if (p->l2) {
-        VEC root;
+        VEC root = {};
         for (int i = 0; i < LANES; i++) root[i] = SQRT(squares[i]);
         factor *= NAME(shorten)(norm2 * root, ((const REAL *)p->l2)[run]);
     }

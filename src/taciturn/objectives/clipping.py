@@ -25,7 +25,7 @@ therefore add up at most round by round, and 2^20 rounds of 2^32 are far below t
 2^128; so are squares of such numbers, and their products with penalties and step sizes of 2^30.
 """
 
-MOST_SINGLE = 2**23
+MAX_SINGLE = 2**23
 """The most records of an agent, in single precision, whose rounded sum provably changes by at most the sensitivity."""
 
 
@@ -156,7 +156,7 @@ def rounding_slack(features: int, outputs: int, precision: str) -> float:
     In single precision it also covers the sum over the records, which is computed in double precision: the norms and
     the bound are off by at most (J/4 + 1) 2^-23, which leaves more than 8 2^-23, and the sums of neighbouring data sets
     with n records are off by at most n 2^-43 of a record's bound (see objectives.passes), which is 8 2^-23 at
-    n = MOST_SINGLE.
+    n = MAX_SINGLE.
 
     Parameters
     ----------

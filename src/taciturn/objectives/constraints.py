@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,18 +20,12 @@ class FeasibleSet(Protocol):
     --------
     >>> import numpy as np
     >>> ball: FeasibleSet = SETS["l2-ball"](1.0)
-    >>> ball.project(np.array([[[3.0, 4.0]]])).tolist(), ball.diameter(2)
-    ([[[0.6000000000000001, 0.8]]], 2.0)
+    >>> ball.project(np.array([[[3.0, 4.0]]])).tolist()
+    [[[0.6000000000000001, 0.8]]]
     """
 
     def project(self, z: Array) -> Array:
         """Return the nearest point of the set for every run: [J, R, K] -> [J, R, K]."""
-
-    def diameter(self, parameters: int) -> float:
-        """Return the largest ||u - v||_2 of two points with J K `parameters`; inf for an unbounded set."""
-
-    def reach(self, parameters: int) -> float:
-        """Return the largest ||u||_2 of a point with J K `parameters`; inf for an unbounded set."""
 
 
 SETS: Registry[Callable[[float], FeasibleSet]] = Registry("set", __name__)
@@ -50,14 +43,6 @@ class Box:
         """Clip every coordinate."""
         clipped: Array = namespace(z).clip(z, self.low, self.high)
         return clipped
-
-    def diameter(self, parameters: int) -> float:
-        """Return the distance between opposite corners."""
-        return (self.high - self.low) * math.sqrt(parameters)
-
-    def reach(self, parameters: int) -> float:
-        """Return the norm of the corner farthest from 0."""
-        return max(abs(self.low), abs(self.high)) * math.sqrt(parameters)
 
 
 SETS.register("box")(lambda size: Box(-size, size))
@@ -77,14 +62,6 @@ class L2Ball:
         scaled: Array = z * xp.clip(self.radius / length, None, 1.0)
         return scaled
 
-    def diameter(self, parameters: int) -> float:
-        """Return twice the radius."""
-        return 2.0 * self.radius
-
-    def reach(self, parameters: int) -> float:
-        """Return the radius."""
-        return self.radius
-
 
 @dataclass(frozen=True)
 class Unconstrained:
@@ -93,14 +70,6 @@ class Unconstrained:
     def project(self, z: Array) -> Array:
         """Return z."""
         return z
-
-    def diameter(self, parameters: int) -> float:
-        """Return inf."""
-        return math.inf
-
-    def reach(self, parameters: int) -> float:
-        """Return inf."""
-        return math.inf
 
 
 SETS.register("all")(lambda size: Unconstrained())

@@ -23,11 +23,11 @@ from taciturn.objectives.losses import Hinge, Loss, Softmax, Squared
 from taciturn.types import Shard
 
 COMPILED_LOSSES: dict[type, str] = {Softmax: "softmax", Hinge: "hinge", Squared: "squared"}
-RANGE = 8192  # rows summed separately, so that sums do not depend on the number of threads
-RANGES = 32  # at most, so that the partial sums take little memory
-NARROW = 16  # columns up to which the compiled pass is faster on every processor
-TOGETHER = 256  # rows whose products are summed separately
-MOST_TOGETHER = 512  # such sums that are added without compensation
+ROWS_PER_RANGE = 8192  # rows summed separately, so that sums do not depend on the number of threads
+MAX_RANGES = 32  # at most, so that the partial sums take little memory
+NARROW_COLUMNS = 16  # columns up to which the compiled pass is faster on every processor
+ROWS_PER_SUM = 256  # rows whose products are summed separately
+MAX_SUMS = 512  # such sums that are added without compensation
 
 
 class GradientSums(NamedTuple):
@@ -40,7 +40,7 @@ class GradientSums(NamedTuple):
 class Passes(Protocol):
     """An implementation of passes over records."""
 
-    def sums(self, loss: Loss, z: Array, shard: Shard, limit: Clipping) -> GradientSums:
+    def sums(self, loss: Loss, z: Array, shard: Shard, clipping: Clipping) -> GradientSums:
         """Sum x_i r_i^T over the records, with residuals r_i = m_i dl/ds at the scores s_i = x_i^T z.
 
         m_i is the record's weight, 1 if it has none. The bound applies to the weighted residual.
@@ -53,7 +53,7 @@ class Passes(Protocol):
             Parameters [J, R, K].
         shard
             The records.
-        limit
+        clipping
             The bound on a record's contribution.
         """
 
@@ -68,11 +68,11 @@ class Passes(Protocol):
 class PlainPasses:
     """Matrix products and elementwise operations of the array library, block by block."""
 
-    def sums(self, loss: Loss, z: Array, shard: Shard, limit: Clipping) -> GradientSums:
+    def sums(self, loss: Loss, z: Array, shard: Shard, clipping: Clipping) -> GradientSums:
         """Compute the sums as the equations state them."""
-        if _needs_double(z, limit):
-            return _compensated_sum(z, (_blocked_sums(loss, double(z), b, limit) for b in _double_blocks(shard)))
-        parts = [_plain_sums(loss, z, block, limit) for block in shard.blocks()]
+        if _needs_double(z, clipping):
+            return _compensated_sum(z, (_blocked_sums(loss, double(z), b, clipping) for b in _double_blocks(shard)))
+        parts = [_plain_sums(loss, z, block, clipping) for block in shard.blocks()]
         longest = namespace(z).amax(namespace(z).stack([part.longest for part in parts]), axis=0)
         return GradientSums(sum((part.total for part in parts[1:]), start=parts[0].total), longest)
 
@@ -98,47 +98,47 @@ def scores(w: Array, x: Array) -> Array:
     return (x @ w.reshape(len(w), -1)).reshape(len(x), *w.shape[1:])
 
 
-def _residual(loss: Loss, z: Array, shard: Shard, limit: Clipping) -> Array:
+def _residual(loss: Loss, z: Array, shard: Shard, clipping: Clipping) -> Array:
     """Return the residuals of the weighted losses as they enter the sum: a record's weight counts before its bound."""
-    residual = loss.residual(limit.scores(scores(z, shard.x), shard), shard.y)
-    return limit.residual(shard.weighted(residual), shard)
+    residual = loss.residual(clipping.scores(scores(z, shard.x), shard), shard.y)
+    return clipping.residual(shard.weighted(residual), shard)
 
 
-def _plain_sums(loss: Loss, z: Array, shard: Shard, limit: Clipping) -> GradientSums:
-    residual = _residual(loss, z, shard, limit)
+def _plain_sums(loss: Loss, z: Array, shard: Shard, clipping: Clipping) -> GradientSums:
+    residual = _residual(loss, z, shard, clipping)
     total = (shard.x.T @ residual.reshape(len(residual), math.prod(z.shape[1:]))).reshape(z.shape)
     xp = namespace(residual)
     lengths = shard.norm1[:, None] * xp.abs(residual).sum(axis=-1)  # [n, R]
     return GradientSums(total, xp.amax(lengths, axis=0) if len(lengths) else lengths.sum(axis=0))
 
 
-def _needs_double(z: Array, limit: Clipping) -> bool:
+def _needs_double(z: Array, clipping: Clipping) -> bool:
     """Return whether sums need double precision: single-precision records with clipping.
 
     Rounding a sum of n records in single precision changes it by n 2^-24 of a record. For millions of records that is
     more than the one record that the noise must hide. In double precision, summed as below, the error is at most
     n 2^-44, or n 2^-43 between neighbouring data sets; see `rounding_slack`.
     """
-    return limit is not NO_CLIPPING and z.dtype == namespace(z).float32
+    return clipping is not NO_CLIPPING and z.dtype == namespace(z).float32
 
 
 def _double_blocks(shard: Shard) -> Iterator[Shard]:
     """Yield the records in double precision, in blocks that take little memory."""
     for block in shard.blocks():
-        for rows in row_blocks(len(block.x), 8 * block.x.shape[1], TOGETHER * MOST_TOGETHER):
+        for rows in row_blocks(len(block.x), 8 * block.x.shape[1], ROWS_PER_SUM * MAX_SUMS):
             chosen = block.rows(rows)
             part = replace(chosen, x=double(chosen.x), y=double(chosen.y))
             vars(part).update(norm1=double(block.norm1[rows]), norm2=double(block.norm2[rows]))  # known already
             yield part
 
 
-def _blocked_sums(loss: Loss, z: Array, shard: Shard, limit: Clipping) -> GradientSums:
+def _blocked_sums(loss: Loss, z: Array, shard: Shard, clipping: Clipping) -> GradientSums:
     """Compute the same as _plain_sums, adding the products in short sums first."""
     xp = namespace(z)
-    residual = _residual(loss, z, shard, limit)
-    flat, rest = residual.reshape(len(residual), -1), len(residual) // TOGETHER * TOGETHER
-    x_parts = shard.x[:rest].reshape(-1, TOGETHER, len(z)).swapaxes(1, 2)
-    short = x_parts @ flat[:rest].reshape(-1, TOGETHER, flat.shape[1])
+    residual = _residual(loss, z, shard, clipping)
+    flat, rest = residual.reshape(len(residual), -1), len(residual) // ROWS_PER_SUM * ROWS_PER_SUM
+    x_parts = shard.x[:rest].reshape(-1, ROWS_PER_SUM, len(z)).swapaxes(1, 2)
+    short = x_parts @ flat[:rest].reshape(-1, ROWS_PER_SUM, flat.shape[1])
     total = short.sum(axis=0) + shard.x[rest:].T @ flat[rest:]
     return GradientSums(total.reshape(z.shape), xp.amax(shard.norm1[:, None] * xp.abs(residual).sum(axis=-1), axis=0))
 
@@ -159,15 +159,15 @@ def _compensated_sum(like: Array, parts: Iterator[GradientSums]) -> GradientSums
 class CompiledPasses:
     """The compiled pass if it was built, supports the loss and is faster; otherwise the plain one."""
 
-    def sums(self, loss: Loss, z: Array, shard: Shard, limit: Clipping) -> GradientSums:
+    def sums(self, loss: Loss, z: Array, shard: Shard, clipping: Clipping) -> GradientSums:
         """Compute the sums while the rows are in the processor's cache."""
-        if not _supports(loss, z, shard, limit):
-            return PLAIN.sums(loss, z, shard, limit)
-        if _needs_double(z, limit):
-            parts = self._ranges(loss, double(z), shard, limit, gradient=True)
+        if not _supports(loss, z, shard, clipping):
+            return PLAIN.sums(loss, z, shard, clipping)
+        if _needs_double(z, clipping):
+            parts = self._ranges(loss, double(z), shard, clipping, gradient=True)
             return _compensated_sum(z, (GradientSums(part.total.reshape(z.shape), part.longest) for part in parts))
         total, longest = np.zeros_like(z), np.zeros(z.shape[1], z.dtype)
-        for part in self._ranges(loss, z, shard, limit, gradient=True):
+        for part in self._ranges(loss, z, shard, clipping, gradient=True):
             total += part.total.reshape(z.shape)
             longest = np.maximum(longest, part.longest)
         return GradientSums(total, longest)
@@ -191,24 +191,24 @@ class CompiledPasses:
         return losses.astype(w.dtype), total
 
     def _ranges(
-        self, loss: Loss, z: Array, shard: Shard, limit: Clipping, gradient: bool, losses_too: bool = False
+        self, loss: Loss, z: Array, shard: Shard, clipping: Clipping, gradient: bool, losses_too: bool = False
     ) -> Iterator[PassResult]:
         name, flat = COMPILED_LOSSES[type(loss)], np.ascontiguousarray(z).reshape(len(z), -1)
         for block in shard.blocks():
             records = PassRecords(block.layout, np.ascontiguousarray(block.y), block.norm1, block.norm2, block.weights)
-            options = limit.pass_options(block)
-            run = partial(run_pass, records, w=flat, runs=z.shape[1], loss=name, terms=options)
+            options = clipping.pass_options(block)
+            run = partial(run_pass, records, w=flat, runs=z.shape[1], loss=name, options=options)
             run = partial(run, gradient=gradient, losses_too=losses_too)
             yield from parallel_map(run, _row_ranges(len(block.x)))
 
 
 def _row_ranges(rows: int) -> list[slice]:
     """Return ranges of rows that are summed separately; they depend only on the number of rows."""
-    step = max(RANGE, math.ceil(rows / RANGES))
+    step = max(ROWS_PER_RANGE, math.ceil(rows / MAX_RANGES))
     return [slice(start, min(start + step, rows)) for start in range(0, rows, step)]
 
 
-def _supports(loss: Loss, z: Array, shard: Shard, limit: Clipping) -> bool:
+def _supports(loss: Loss, z: Array, shard: Shard, clipping: Clipping) -> bool:
     """Return whether the compiled pass supports the loss and is the faster one.
 
     The two passes round differently, and which one is faster depends on the number of nonzero values, so one record
@@ -218,9 +218,9 @@ def _supports(loss: Loss, z: Array, shard: Shard, limit: Clipping) -> bool:
         return False
     if z.dtype.char not in "fd" or z.dtype != shard.x.dtype or z.dtype != shard.y.dtype:
         return False
-    if limit is not NO_CLIPPING:
+    if clipping is not NO_CLIPPING:
         return True
-    return level() > 1 or z[0].size <= NARROW or not isinstance(shard.layout, Dense)
+    return level() > 1 or z[0].size <= NARROW_COLUMNS or not isinstance(shard.layout, Dense)
 
 
 PLAIN = PlainPasses()

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taciturn.objectives.losses import Loss
-from taciturn.types import Array
+from taciturn.objectives.metrics import log_losses
+from taciturn.types import Array, slices
 
 Integers = NDArray[np.int64]
 Cells = NDArray[np.intp]
@@ -123,11 +124,8 @@ class MeasureLayout:
         values
             Numbers [D].
         """
-        found, start = {}, 0
-        for part in self.parts:
-            found[part.name] = values[start : start + part.size]
-            start += part.size
-        return found
+        own = slices(part.size for part in self.parts)
+        return {part.name: values[place] for part, place in zip(self.parts, own, strict=True)}
 
 
 def summed_measures(scores: Array, y: Array, layout: MeasureLayout, loss: Loss, bits: int) -> Integers:
@@ -181,8 +179,7 @@ def _class_parts(scores: Array, y: Array, layout: MeasureLayout, loss: Loss) -> 
     parts: dict[str, Array | Cells] = {COUNTS: wrong}
     chances = loss.probabilities(scores)
     if layout.probabilities and chances is not None:
-        own = chances[np.arange(len(labels)), labels].astype(np.float64)
-        parts[LOSS] = -np.log(np.maximum(own, np.finfo(np.float64).tiny)) / layout.loss_limit
+        parts[LOSS] = log_losses(chances, labels) / layout.loss_limit
     inner = layout.edges[1:-1]
     if layout.classes == 2:
         ranking = 1.0 / (1.0 + np.exp(scores[:, 0] - scores[:, 1])) if chances is None else chances[:, 1]

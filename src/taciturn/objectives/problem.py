@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taciturn.core.arrays import in_precision_of, namespace
+from taciturn.errors import InputError
 from taciturn.objectives.clipping import NO_CLIPPING, Clipping
 from taciturn.objectives.constraints import FeasibleSet
 from taciturn.objectives.losses import Loss
@@ -68,13 +70,7 @@ class Problem:
         total: Array = namespace(w).stack([self.objective(w, shard) for shard in shards]).sum(axis=0)
         return total
 
-    def pooled_total(self, w: Array, records: Shard) -> Array:
-        """Return F(w) for every run from the records of all agents in one shard, [R]."""
-        loss = self.passes.losses(self.loss, w, records) / self.records
-        total: Array = loss + self.beta * self.regulariser.value(w)
-        return total
-
-    def gradient(self, z: Array, shard: Shard, limit: Clipping = NO_CLIPPING) -> Gradient:
+    def gradient(self, z: Array, shard: Shard, clipping: Clipping = NO_CLIPPING) -> Gradient:
         """Return f'_p(z) = (1/I) sum_i x_i r_i^T + (beta/P) r'(z)  (eq. gradient), with r_i = m_i dl/ds.
 
         Parameters
@@ -83,10 +79,10 @@ class Problem:
             Parameters [J, R, K].
         shard
             The agent's records.
-        limit
+        clipping
             The bound on each record's contribution.
         """
-        total, longest = self.passes.sums(self.loss, z, shard, limit)
+        total, longest = self.passes.sums(self.loss, z, shard, clipping)
         value = in_precision_of(total / self.records + self.shrinkage(z), z)
         return Gradient(value, in_precision_of(longest / self.records, z))
 
@@ -112,9 +108,24 @@ class Problem:
         return self.loss.curvature * largest / self.records + self.beta / self.agents * self.regulariser.curvature
 
     @property
+    def is_smooth(self) -> bool:
+        """Whether every f_p has an L."""
+        return math.isfinite(self.loss.curvature + self.regulariser.curvature)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the gradient of a record of bounded length is bounded."""
+        return math.isfinite(self.loss.residual_bound)
+
+    @property
     def strong_convexity(self) -> float:
         """alpha such that every f_p is alpha-strongly convex for all data: (beta/P) alpha(r)."""
         return self.beta / self.agents * self.regulariser.strong_convexity
+
+
+def not_smooth(name: str) -> InputError:
+    """Return the error of a method whose guarantee the problem does not allow."""
+    return InputError(f"{name} needs a smooth loss with bounded gradient, and a smooth regulariser: softmax with l2")
 
 
 def _largest_eigenvalue(shard: Shard) -> float:
@@ -130,7 +141,7 @@ def sampled_gradient(
     shard: Shard,
     chosen: NDArray[np.bool_],
     rate: float,
-    limit: Callable[[int], Clipping] = lambda run: NO_CLIPPING,
+    clipping: Callable[[int], Clipping] = lambda run: NO_CLIPPING,
 ) -> Array:
     """Return (1/(q I)) sum over the chosen records of x_i r_i^T + (beta/P) r'(z), whose mean is f'_p(z).
 
@@ -146,7 +157,7 @@ def sampled_gradient(
         Which records are in the sample of which run, [n, R].
     rate
         q, the probability that a record is in the sample.
-    limit
+    clipping
         The bound on a record's contribution, by run.
 
     Returns
@@ -159,7 +170,7 @@ def sampled_gradient(
         rows, z_run = np.flatnonzero(chosen[:, r]), z[:, r : r + 1]
         total = xp.zeros_like(z_run)
         if len(rows):
-            total = PLAIN.sums(problem.loss, z_run, _rows(shard, rows), limit(r)).total
+            total = PLAIN.sums(problem.loss, z_run, _rows(shard, rows), clipping(r)).total
         parts.append(total / (rate * problem.records) + problem.shrinkage(z_run))
     gradient: Array = xp.concatenate(parts, axis=1)
     return gradient

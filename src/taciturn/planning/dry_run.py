@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from taciturn.algorithms import ALGORITHMS
-from taciturn.planning.heuristics import NOISE_STD, noise_of_step
+from taciturn.planning.heuristics import noise_of_step
 from taciturn.planning.paper_mode import prepare_paper
 from taciturn.planning.plan import StudyPlan, drawn_key, noise_meaning, plan_study, reservation_cost, study_split
 from taciturn.planning.study import StudyPart, local_updates, upload_bytes
 from taciturn.privacy.accountants import tightest
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.events import Event
+from taciturn.privacy.mechanisms import DEVIATION
 from taciturn.privacy.trust import PAPER_HEADLINE, trust_sentence
+from taciturn.runs.json_record import Record
 from taciturn.runs.records import RunLabel
 from taciturn.settings import Settings
 
 PUBLIC_FACTS = ("name", "agents", "features", "features_by", "outputs", "published", "unit", "classes")
 
 
-@dataclass(frozen=True)
-class DataForecast:
+@dataclass(frozen=True, kw_only=True)
+class DataForecast(Record):
     """The data that a run would train on."""
 
     name: str
@@ -38,8 +39,8 @@ class DataForecast:
     classes: bool | None = None  # not known in mode paper
 
 
-@dataclass(frozen=True)
-class NoiseForecast:
+@dataclass(frozen=True, kw_only=True)
+class NoiseForecast(Record):
     """The noise that a run would add; certified mode has a mechanism, and a clip, a record bound, or both."""
 
     source: str
@@ -49,24 +50,19 @@ class NoiseForecast:
     record_bound: float | str | None = None
 
 
-@dataclass(frozen=True)
-class RunForecast:
+@dataclass(frozen=True, kw_only=True)
+class RunForecast(RunLabel):
     """What one run would do and spend."""
 
-    label: RunLabel
     rounds: int
     local_updates: int
     spends: float
     accountant: str | None
     noise_std: float | None
 
-    def to_json(self) -> dict[str, object]:
-        """Return the run as a JSON object."""
-        return {**self.label, **{name: value for name, value in vars(self).items() if name != "label"}}
 
-
-@dataclass(frozen=True)
-class LedgerForecast:
+@dataclass(frozen=True, kw_only=True)
+class LedgerForecast(Record):
     """A ledger over studies before and after the run."""
 
     file: str
@@ -76,8 +72,8 @@ class LedgerForecast:
     used_after: float
 
 
-@dataclass(frozen=True)
-class DryRunReport:
+@dataclass(frozen=True, kw_only=True)
+class DryRunReport(Record):
     """What a run would do and spend.
 
     Parameters
@@ -118,19 +114,6 @@ class DryRunReport:
     bytes_up: int
     ledger: LedgerForecast | None
 
-    def to_json(self) -> dict[str, object]:
-        """Return the report as a JSON object."""
-        return vars(self) | {
-            "data": _known(self.data),
-            "noise": _known(self.noise),
-            "runs": [run.to_json() for run in self.runs],
-            "ledger": asdict(self.ledger) if self.ledger else None,
-        }
-
-
-def _known(record: DataForecast | NoiseForecast) -> dict[str, object]:
-    return {name: value for name, value in asdict(record).items() if value is not None}
-
 
 def dry_run_report(settings: Settings, folder: str = "") -> DryRunReport:
     """Return what a run with these settings would do and spend.
@@ -151,37 +134,42 @@ def dry_run_report(settings: Settings, folder: str = "") -> DryRunReport:
     TaciturnError
         Whatever would stop the run.
     """
-    return replace(_certified(settings) if settings.mode == "certified" else _paper(settings), run=folder)
+    return _certified(settings, folder) if settings.mode == "certified" else _paper(settings, folder)
 
 
-def _certified(given: Settings) -> DryRunReport:
+def _certified(given: Settings, folder: str) -> DryRunReport:
     study = plan_study(given)
     settings, facts = study.settings, study.facts
-    public = {name: getattr(facts, name) for name in PUBLIC_FACTS}
     scaled = {ALGORITHMS[name].scales_records for name in settings.algorithm}
+    data = DataForecast(records=facts.total_records, **{name: getattr(facts, name) for name in PUBLIC_FACTS})
     noise = NoiseForecast(
-        settings.noise,
-        noise_meaning(settings),
-        settings.mechanism,
+        source=settings.noise,
+        meaning=noise_meaning(settings),
+        mechanism=settings.mechanism,
         clip=settings.clip if False in scaled else None,
         record_bound=settings.record_bound if True in scaled else None,
     )
-    report = _report(settings, study.parts, DataForecast(records=facts.total_records, **public), noise)
     events = sum((plan.events for part in study.parts for plan in part.plans), Counter[Event]())
-    return replace(
-        report,
+    return DryRunReport(
+        run=folder,
+        mode=settings.mode,
         reads_records=facts.published,
+        data=data,
+        noise=noise,
         trust=trust_sentence(settings.trust, settings.colluders),
+        delta=settings.delta,
+        runs=_runs(settings, study.parts),
         all_runs_epsilon=tightest(events, settings.delta).epsilon,
+        bytes_up=_bytes_up(settings, data),
         ledger=_ledger(study) if settings.ledger else None,
     )
 
 
-def _paper(given: Settings) -> DryRunReport:
+def _paper(given: Settings, folder: str) -> DryRunReport:
     study = prepare_paper(given)  # which reads the records, because the paper's settings depend on them
-    dataset = study.dataset
+    settings, dataset = study.settings, study.dataset
     data = DataForecast(
-        dataset.name,
+        name=dataset.name,
         agents=len(dataset.agents),
         features=len(dataset.features),
         features_by=dataset.features_by,
@@ -190,28 +178,39 @@ def _paper(given: Settings) -> DryRunReport:
         unit="record",
         records=dataset.records,
     )
-    return _report(study.settings, study.parts, data, NoiseForecast("seeded", PAPER_HEADLINE))
-
-
-def _report(settings: Settings, parts: list[StudyPart], data: DataForecast, noise: NoiseForecast) -> DryRunReport:
-    """Return the report of mode paper; certified mode replaces what differs."""
-    runs = tuple(run for part in parts for run in _runs(settings, part))
-    federated = (name for name in settings.algorithm if not ALGORITHMS[name].central)
-    sizes = (upload_bytes(settings, name, data.features * data.outputs) for name in federated)
     return DryRunReport(
-        "", settings.mode, True, data, noise, None, settings.delta, runs, math.inf, max(sizes, default=0), None
+        run=folder,
+        mode=settings.mode,
+        reads_records=True,
+        data=data,
+        noise=NoiseForecast(source="seeded", meaning=PAPER_HEADLINE),
+        trust=None,
+        delta=settings.delta,
+        runs=_runs(settings, study.parts),
+        all_runs_epsilon=math.inf,
+        bytes_up=_bytes_up(settings, data),
+        ledger=None,
     )
 
 
-def _runs(settings: Settings, part: StudyPart) -> Iterator[RunForecast]:
-    updates = local_updates(settings, part.batch.algorithm)
-    for r, label in enumerate(part.batch.labels()):
-        if not part.plans:
-            yield RunForecast(label, part.rounds, updates, math.inf, None, None)
-            continue
-        plan = part.plans[r]
-        std = NOISE_STD[settings.mechanism] * noise_of_step(plan.event)
-        yield RunForecast(label, part.rounds, updates, plan.bound.epsilon, plan.bound.accountant, std)
+def _bytes_up(settings: Settings, data: DataForecast) -> int:
+    federated = (name for name in settings.algorithm if not ALGORITHMS[name].central)
+    return max((upload_bytes(settings, name, data.features * data.outputs) for name in federated), default=0)
+
+
+def _runs(settings: Settings, parts: list[StudyPart]) -> tuple[RunForecast, ...]:
+    return tuple(
+        RunForecast(
+            **vars(label),
+            rounds=part.rounds,
+            local_updates=local_updates(settings, part.batch.algorithm),
+            spends=plan.bound.epsilon if plan else math.inf,
+            accountant=plan.bound.accountant if plan else None,
+            noise_std=DEVIATION[settings.mechanism] * noise_of_step(plan.event) if plan else None,
+        )
+        for part in parts
+        for label, plan in zip(part.batch.labels(), part.plans or [None] * part.batch.size, strict=True)
+    )
 
 
 def _ledger(study: StudyPlan) -> LedgerForecast:
@@ -221,5 +220,10 @@ def _ledger(study: StudyPlan) -> LedgerForecast:
     settings, unit = study.settings, study.facts.unit
     split = study_split(settings, drawn_key(settings))
     after = ledger.epsilon_after(state, reservation_cost(study), settings.adjacency, unit, study.held_out_cost, split)
-    file = study.settings.ledger
-    return LedgerForecast(file, state.total_epsilon, state.delta, state.epsilon_used, after)
+    return LedgerForecast(
+        file=settings.ledger,
+        total_epsilon=state.total_epsilon,
+        delta=state.delta,
+        used=state.epsilon_used,
+        used_after=after,
+    )

@@ -13,7 +13,7 @@ from taciturn.data import Facts
 from taciturn.errors import InputError
 from taciturn.objectives import Problem
 from taciturn.objectives.private_measures import MeasureLayout
-from taciturn.planning.integer_sums import LEAST_SHARE
+from taciturn.planning.integer_sums import MIN_SHARE
 from taciturn.privacy.accountants import EpsilonBound, tightest
 from taciturn.privacy.calibration import calibrate
 from taciturn.privacy.composition import StudyCost, cost_of
@@ -24,7 +24,7 @@ from taciturn.secure_sum.parameters import RESIDUAL_BITS, NumberFormat, choose_f
 from taciturn.settings import Settings
 from taciturn.settings.checks import COLLUDERS
 
-MOST_BITS = 20  # a unit of a measurement is at most 2^20; finer fractions would not show beside the noise
+MAX_BITS = 20  # a unit of a measurement is at most 2^20; finer fractions would not show beside the noise
 NOISE_LIMIT = 2.0**40  # the largest scale of noise in whole numbers
 REPLACED_SHARE = 0.25  # of total-epsilon, for evaluations with replace-one, whose cost adds to that of training
 PER_RESERVE = 5  # planned evaluations of a secure sum for which one more is paid
@@ -140,7 +140,7 @@ def forecast_evaluations(settings: Settings, facts: Facts, plan: EvaluationPlan 
         return None
     agents, event = facts.agents, plan.event
     records = max(1, round(settings.test_share * facts.total_records))
-    own = noise_share(settings.trust, agents, settings.colluders, settings.missing)
+    own = settings.noise_share(agents)
     shares = {SERVER: noise_share(SERVER, agents, 0), AGENTS: 1.0}
     if agents >= 3:
         shares[SECURE_SUM] = noise_share(SECURE_SUM, agents, COLLUDERS, default_missing(agents))
@@ -238,10 +238,10 @@ def _number_format(settings: Settings, facts: Facts, layout: MeasureLayout, scal
     """Return how fine the numbers are and, for a secure sum, how wide."""
     fitting = max(0, math.floor(math.log2(NOISE_LIMIT / max(scale, 1.0))))
     if not settings.integer_sums:
-        return NumberFormat(0, min(MOST_BITS, fitting))
-    honest = facts.agents - settings.colluders - settings.missing
+        return NumberFormat(0, min(MAX_BITS, fitting))
+    honest = settings.honest(facts.agents)
     found = choose_format(facts.records_of_all, layout.length, scale / layout.length, facts.agents, honest)
-    return found._replace(residual_bits=min(MOST_BITS, fitting, found.residual_bits))
+    return found._replace(residual_bits=min(MAX_BITS, fitting, found.residual_bits))
 
 
 def _check_numbers(settings: Settings, facts: Facts, event: Discrete, number_format: NumberFormat) -> None:
@@ -252,11 +252,11 @@ def _check_numbers(settings: Settings, facts: Facts, event: Discrete, number_for
             f"{number_format.residual_bits} bits for fractions, and they need {RESIDUAL_BITS[0]}: give a larger "
             "evaluation-epsilon, or fewer evaluations"
         )
-    share = noise_share(settings.trust, facts.agents, settings.colluders, settings.missing)
-    if share * event.sigma < LEAST_SHARE:
+    share = settings.noise_share(facts.agents)
+    if share * event.sigma < MIN_SHARE:
         raise InputError(
             f"an agent's share of the noise of an evaluation is {share * event.sigma:.3g} whole numbers, and it needs "
-            f"{LEAST_SHARE:g}: give a smaller evaluation-epsilon"
+            f"{MIN_SHARE:g}: give a smaller evaluation-epsilon"
         )
 
 
@@ -267,6 +267,6 @@ def measure_release(
     known = [plan for plan in plans if plan is not None]
     if not known:
         return None
-    share = noise_share(settings.trust, facts.agents, settings.colluders, settings.missing)
+    share = settings.noise_share(facts.agents)
     events, bits = tuple(plan.event for plan in known), tuple(plan.bits for plan in known)
     return MeasureRelease(measure_layout(facts, problem), problem.loss, events, bits, share)

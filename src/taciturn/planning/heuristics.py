@@ -19,6 +19,7 @@ from taciturn.data import Facts
 from taciturn.objectives import Loss
 from taciturn.privacy.calibration import calibrate
 from taciturn.privacy.events import Event, Noise, Nominal, Sampled
+from taciturn.privacy.mechanisms import DEVIATION
 from taciturn.privacy.sensitivity import Sensitivity, gradient_sensitivity
 from taciturn.types import ColumnBlock
 
@@ -28,10 +29,9 @@ CLIP_SHARE = 3.0 / 40.0  # of the typical length of a record; the error is flat 
 TABLE_KAPPA = 0.57  # the noise that one of several scores of an additive model may have
 VALUE_KAPPA = 0.2  # the noise that its one value may have
 TABLE_STABILITY = 2.4
-SMALLEST_ETA = 1e-100  # for noise so large that no step is useful
+MIN_ETA = 1e-100  # for noise so large that no step is useful
 QUIET = 4.0  # more than QUIET / nu rounds gain nothing
 CALIBRATED_RELEASES = 100  # enough for the noise to grow as the root of their number
-NOISE_STD = {"gaussian": 1.0, "laplace": math.sqrt(2.0)}  # standard deviation over scale
 VERDICT_WORDS = (
     "no noise, no privacy",
     "privacy is nearly free",
@@ -180,7 +180,7 @@ def propose(facts: Facts, loss: Loss, request: PlanRequest) -> Hyperparameters:
     nu = noise_to_signal(facts, request)
     rounds, clip = propose_rounds(facts, request), request.clip or default_clip(facts, loss, request)
     step = path_step(facts, loss, nu, summed, rounds * request.updates, request.max_step)
-    eta = max(_over_mean(rounds) * step * facts.agents / (facts.typical * clip), SMALLEST_ETA)
+    eta = max(_over_mean(rounds) * step * facts.agents / (facts.typical * clip), MIN_ETA)
     rho = 1.0 / (request.updates * eta)  # E pulls towards w, each 1/E as strong
     return Hyperparameters(rounds, clip, rho, eta, nu, noise, verdict(nu, verdict_limits(facts)))
 
@@ -274,7 +274,7 @@ def release_noise(facts: Facts, request: PlanRequest) -> float:
     if request.noise_multiplier is not None:  # given for each update
         l2 = gradient_sensitivity(1.0, 1.0, 1, request.adjacency, facts.max_records).l2
         root = math.sqrt(rounds * request.updates)
-        return NOISE_STD[request.mechanism] * request.noise_multiplier * l2 / (request.sampling * root)
+        return DEVIATION[request.mechanism] * request.noise_multiplier * l2 / (request.sampling * root)
     if request.sampling < 1.0:
         scale = _sampled_scale(request.total_epsilon, request.delta, request.sampling, rounds + request.reserve)
         return scale / (request.sampling * math.sqrt(rounds))
@@ -282,7 +282,7 @@ def release_noise(facts: Facts, request: PlanRequest) -> float:
     sensitivity = gradient_sensitivity(wide_l1(facts), 1.0, 1, request.adjacency, facts.max_records)  # C = 1, I = 1
     scale = _release_scale(kind, sensitivity, request.total_epsilon, request.delta)
     reserved = math.sqrt(1.0 + request.reserve / rounds)  # the budget pays for more uploads than there are rounds
-    return reserved * NOISE_STD[request.mechanism] * scale / math.sqrt(CALIBRATED_RELEASES)
+    return reserved * DEVIATION[request.mechanism] * scale / math.sqrt(CALIBRATED_RELEASES)
 
 
 @lru_cache(maxsize=256)

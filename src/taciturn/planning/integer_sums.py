@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from taciturn.algorithms.noisy_gradient import MAX_BITS
 from taciturn.algorithms.privacy_costs import IntegerGrid, SummedAgents
 from taciturn.data import Facts
 from taciturn.errors import InputError
@@ -18,13 +20,14 @@ from taciturn.settings import Settings
 if TYPE_CHECKING:
     from taciturn.planning.noise_plan import RunPlan
 
-LEAST_SHARE = 4.0  # of an agent's noise, in integers: below it, shares do not add up to one discrete Gaussian
+MIN_BITS = 8  # of a residual's fraction
+MIN_SHARE = 4.0  # of an agent's noise, in integers: below it, shares do not add up to one discrete Gaussian
 
 
-def clip_bound(settings: Settings, facts: Facts) -> float:
-    """Return the L2 bound on a record's gradient in the run's precision, a little below the setting."""
+def clip_bound(settings: Settings, facts: Facts, clip: float) -> float:
+    """Return a bound on a record's gradient in the run's precision, a little below the setting."""
     slack = rounding_slack(facts.features, facts.outputs, settings.precision)
-    return float(np.dtype(settings.precision).type(float(settings.clip) * slack))
+    return float(np.dtype(settings.precision).type(clip * slack))
 
 
 def integer_grid(settings: Settings, facts: Facts) -> IntegerGrid:
@@ -44,10 +47,9 @@ def integer_grid(settings: Settings, facts: Facts) -> IntegerGrid:
     """
     summed = None
     if settings.integer_sums:
-        honest = facts.agents - settings.colluders - settings.missing
-        summed = SummedAgents(facts.agents, honest, facts.records_of_all)
+        summed = SummedAgents(facts.agents, settings.honest(facts.agents), facts.records_of_all)
     coordinates = facts.features * facts.outputs * int(ADJACENCIES[settings.adjacency])
-    clip = clip_bound(settings, facts)
+    clip = clip_bound(settings, facts, float(settings.clip))
     return IntegerGrid(facts.total_records, facts.largest, clip, coordinates, summed=summed)
 
 
@@ -83,30 +85,38 @@ def check_participation(agents: int, colluders: int, missing: int) -> None:
         )
 
 
-def check_integers(grid: IntegerGrid, event: Discrete, share: float) -> None:
-    """Raise InputError if a secure sum leaves too few bits for gradients, or too little noise for a share.
+def check_integers(grid: IntegerGrid, bits: int, events: Sequence[Discrete], share: float) -> None:
+    """Raise InputError if integers leave too few bits for gradients, or too little noise for a share.
 
     Parameters
     ----------
     grid : IntegerGrid
-        Of the secure sum.
-    event : Discrete
-        Of one upload; its noise is that of the h honest shares together.
+        Of the release.
+    bits : int
+        The bits of a residual's fraction.
+    events : sequence of Discrete
+        Of one upload in every run with noise; in a secure sum it is that of the h honest shares together.
     share : float
         An agent's noise over that of the event.
     """
-    width, _ = grid.number_format(event.scale)  # raises if no width has room
-    least, bits = RESIDUAL_BITS[0], grid.bits(event.scale)
-    if bits < least:
+    if bits < MIN_BITS or any(share * event.sigma < 1.0 for event in events):
         raise InputError(
-            f"clip, noise-multiplier, records-max and total-records leave {bits} bits for a residual's fraction in a "
-            f"secure sum of {width} bits, and it needs {least}: declare fewer records or clip to a smaller norm"
+            "clip, noise-multiplier, records-max and total-records leave no integers for hardened noise: "
+            f"a residual's fraction has {bits} bits, and needs {MIN_BITS} to {MAX_BITS}"
         )
-    if share * event.sigma < LEAST_SHARE:
-        raise InputError(
-            f"an agent's share of the noise has a standard deviation of {share * event.sigma:.3g} integers, and a "
-            f"secure sum needs {LEAST_SHARE:g}: use a smaller total-epsilon or fewer agents"
-        )
+    for event in events if grid.summed else ():
+        width, _ = grid.number_format(event.scale)  # raises if no width has room
+        least, bits = RESIDUAL_BITS[0], grid.bits(event.scale)
+        if bits < least:
+            raise InputError(
+                f"clip, noise-multiplier, records-max and total-records leave {bits} bits for a residual's fraction in "
+                f"a secure sum of {width} bits, and it needs {least}: declare fewer records or clip to a smaller norm"
+            )
+        if share * event.sigma < MIN_SHARE:
+            raise InputError(
+                f"an agent's share of the noise has a standard deviation of {share * event.sigma:.3g} integers, and a "
+                f"secure sum needs {MIN_SHARE:g}: use a smaller total-epsilon or fewer agents"
+            )
 
 
 def sum_parameters(settings: Settings, facts: Facts, plan: RunPlan) -> SumParameters:

@@ -13,7 +13,6 @@ from taciturn.algorithms import ALGORITHMS, AlgorithmSpec
 from taciturn.algorithms.hidden_updates import check_eta, largest_eta
 from taciturn.algorithms.measure_release import MeasureRelease
 from taciturn.algorithms.noisy_gradient import (
-    MAX_BITS,
     CertifiedGradient,
     HardenedGradient,
     NoisyGradient,
@@ -24,10 +23,10 @@ from taciturn.algorithms.privacy_costs import L2_MECHANISMS, PublicParameters, g
 from taciturn.algorithms.schedules import Schedule
 from taciturn.data import Facts
 from taciturn.errors import InputError
-from taciturn.objectives import Problem
-from taciturn.objectives.clipping import MOST_SINGLE, Clipping, GradientClipping, RecordScaling, rounding_slack
+from taciturn.objectives import Problem, not_smooth
+from taciturn.objectives.clipping import MAX_SINGLE, Clipping, GradientClipping, RecordScaling, rounding_slack
 from taciturn.planning.evaluation_plan import EvaluationPlan, measure_release, plan_evaluations
-from taciturn.planning.integer_sums import check_integers, check_participation, integer_grid
+from taciturn.planning.integer_sums import check_integers, check_participation, clip_bound, integer_grid
 from taciturn.planning.step_sizes import StepSizes
 from taciturn.planning.study import Batch, local_updates, sampling_rate
 from taciturn.privacy.accountants import EpsilonBound, tightest
@@ -36,7 +35,6 @@ from taciturn.privacy.composition import ZERO_COST, StudyCost, cost_of
 from taciturn.privacy.events import NON_PRIVATE, Discrete, Event, exposure
 from taciturn.privacy.mechanisms import Calibrated, OutputNoise
 from taciturn.privacy.sensitivity import ADJACENCIES, gradient_sensitivity
-from taciturn.privacy.trust import noise_share
 from taciturn.runs.records import EventCount, PlanEntry, RunLabel
 from taciturn.settings import Settings
 from taciturn.types import ColumnBlock
@@ -196,7 +194,7 @@ def calibrate_noise(settings: Settings, facts: Facts, problem: Problem, batch: B
     clipping = _clipping(settings, facts, spec, batch)
     publics = [_public(settings, facts, problem, batch, steps, clipping, run) for run in range(batch.size)]
     plans = _plans(settings, facts, problem, batch, publics)
-    share = noise_share(settings.trust, facts.agents, settings.colluders, settings.missing)
+    share = settings.noise_share(facts.agents)
     events = tuple(_gradient_event(plan, publics[0]) for plan in plans)
     release = _release(settings, facts, problem, clipping, Calibrated(settings.mechanism, events, share), publics[0])
     noise = OutputNoise(L2_MECHANISMS[settings.mechanism], np.array([plan.multiplier for plan in plans]), share)
@@ -218,24 +216,24 @@ def _public(
     settings: Settings, facts: Facts, problem: Problem, batch: Batch, steps: StepSizes, clipping: Clipping, run: int
 ) -> PublicParameters:
     spec = ALGORITHMS[batch.algorithm]
-    hardened, units = settings.noise == "hardened", int(ADJACENCIES[settings.adjacency])
+    hardened, units = settings.hardened, int(ADJACENCIES[settings.adjacency])
     clip_l1 = math.inf if spec.scales_records else float(settings.clip_l1)
     clip_l2 = gradient_bound(settings, problem, spec)
     grid = None
     if hardened and isinstance(clipping, GradientClipping):
         grid = integer_grid(settings, facts)
     return PublicParameters(
-        f"discrete-{settings.mechanism}" if hardened else settings.mechanism,
-        gradient_sensitivity(clip_l1, clip_l2, facts.total_records, settings.adjacency, facts.max_records),
-        local_updates(settings, batch.algorithm),
-        partial(_at, steps.rho, run),
-        partial(_at, steps.eta, run),
-        problem.strong_convexity,
-        hessian_trace(settings, facts, problem),
-        facts.outputs * facts.max_records * units,
-        sampling_rate(settings, batch.algorithm),
-        settings.tolerance,
-        grid,
+        mechanism=f"discrete-{settings.mechanism}" if hardened else settings.mechanism,
+        sensitivity=gradient_sensitivity(clip_l1, clip_l2, facts.total_records, settings.adjacency, facts.max_records),
+        updates=local_updates(settings, batch.algorithm),
+        rho=partial(_at, steps.rho, run),
+        eta=partial(_at, steps.eta, run),
+        convexity=problem.strong_convexity,
+        trace=hessian_trace(settings, facts, problem),
+        rank=facts.outputs * facts.max_records * units,
+        sampling=sampling_rate(settings, batch.algorithm),
+        tolerance=settings.tolerance,
+        grid=grid,
     )
 
 
@@ -303,11 +301,12 @@ def _plan(
 
 
 def _clipping(settings: Settings, facts: Facts, spec: AlgorithmSpec, batch: Batch) -> Clipping:
-    slack = rounding_slack(facts.features, facts.outputs, batch.precision)
     if spec.scales_records:
-        return RecordScaling(float(settings.record_bound) * slack)
-    bounds = [np.full(batch.size, float(clip) * slack, batch.precision) for clip in (settings.clip, settings.clip_l1)]
-    return GradientClipping(*bounds)
+        return RecordScaling(
+            float(settings.record_bound) * rounding_slack(facts.features, facts.outputs, batch.precision)
+        )
+    bounds = [clip_bound(settings, facts, float(clip)) for clip in (settings.clip, settings.clip_l1)]
+    return GradientClipping(*(np.full(batch.size, bound, batch.precision) for bound in bounds))
 
 
 def _release(
@@ -318,22 +317,19 @@ def _release(
     mechanism: Calibrated,
     public: PublicParameters,
 ) -> NoisyGradient:
-    if settings.noise != "hardened":
+    if not settings.hardened:
         certified = CertifiedGradient(clipping, mechanism)
         return PooledGradient(certified, facts.agents) if settings.pooled_sums else certified
-    if not isinstance(clipping, GradientClipping):
+    if public.grid is None or not isinstance(clipping, GradientClipping):
         raise TypeError("hardened noise is for clipped gradients")
-    grid, discrete = public.grid, [event for event in mechanism.events if isinstance(event, Discrete)]
-    bits = min((grid.bits(event.scale) for event in discrete if grid), default=MAX_BITS)
+    discrete = [event for event in mechanism.events if isinstance(event, Discrete)]
+    without_noise = public.grid._replace(summed=None).bits(0.0)
+    bits = min((public.grid.bits(event.scale) for event in discrete), default=without_noise)
+    check_integers(integer_grid(settings, facts), bits, discrete, mechanism.share)
     release = HardenedGradient(clipping, mechanism, facts.largest, bits)
-    unit = release.unit(problem)  # raises if the numbers do not fit its integers
-    if any(event.sigma != event.scale * unit for event in discrete):
+    if any(event.sigma != event.scale * release.unit(problem) for event in discrete):
         raise RuntimeError("the plan and the release use different integer grids")
-    if not settings.integer_sums:
-        return release
-    for event in discrete:
-        check_integers(integer_grid(settings, facts), event, mechanism.share)
-    return SummedGradient(release)
+    return SummedGradient(release) if settings.integer_sums else release
 
 
 def _gradient_event(plan: RunPlan, public: PublicParameters) -> Event:
@@ -383,15 +379,15 @@ def check_guarantee(settings: Settings, facts: Facts, problem: Problem, name: st
     rounded = spec.noise_on in ("uploads", "objectives") and settings.precision != "float64"
     if rounded and min(settings.total_epsilon) < math.inf:
         raise InputError(f"{name} needs precision float64; rounding may change an upload by more than one record does")
-    if settings.precision == "float32" and settings.noise != "hardened" and facts.largest > MOST_SINGLE:
+    if settings.precision == "float32" and not settings.hardened and facts.largest > MAX_SINGLE:
         raise InputError(
             f"records-max is {facts.largest:,}, but with precision float32 and noise seeded a sum of more than "
-            f"{MOST_SINGLE:,} records may be off by more than one record's contribution; use noise hardened, whose "
+            f"{MAX_SINGLE:,} records may be off by more than one record's contribution; use noise hardened, whose "
             "sums are exact, or partition the records over more agents"
         )
     smooth = spec.noise_on != "objectives" or math.isfinite(problem.loss.trace)
-    if spec.scales_records and not (smooth and math.isfinite(problem.loss.residual_bound)):
-        raise InputError(f"{name} needs a smooth loss with bounded gradient, and a smooth regulariser: softmax with l2")
+    if spec.scales_records and not (smooth and problem.is_bounded):
+        raise not_smooth(name)
 
 
 def check_contraction(settings: Settings, facts: Facts, problem: Problem, name: str, eta: Schedule) -> None:

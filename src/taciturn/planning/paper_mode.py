@@ -11,8 +11,24 @@ from taciturn.algorithms.noisy_gradient import PaperGradient
 from taciturn.data import load, refuse_unseen_classes, source_for
 from taciturn.errors import InputError
 from taciturn.objectives import LOSSES, Problem
-from taciturn.planning.step_sizes import eta_schedule, fill_in_eta_constants, rho_schedule
-from taciturn.planning.study import Batch, Study, StudyPart, batches, build_algorithm, build_problem, with_agents
+from taciturn.planning.step_sizes import (
+    L_OVER_RHO,
+    NOISE_FREE_STEP,
+    eta_schedule,
+    fill_in_eta_constants,
+    finite_curvature,
+    rho_schedule,
+)
+from taciturn.planning.study import (
+    Batch,
+    Study,
+    StudyPart,
+    batches,
+    build_algorithm,
+    build_problem,
+    loss_name,
+    with_agents,
+)
 from taciturn.privacy.mechanisms import LaplaceDataDependent
 from taciturn.settings import Settings
 from taciturn.types import Classes, Dataset
@@ -62,17 +78,16 @@ def fill_in(settings: Settings, dataset: Dataset) -> Settings:
     scale as rho ~ L and eta ~ 1/L. The factors train tables well in a hundred rounds: B is a worst case, so steps well
     above 1/L pay where the loss has bounded gradients; otherwise eta is 1/L.
     """
-    classes = isinstance(dataset.target, Classes)
-    loss_name = ("softmax" if classes else "squared") if settings.loss == "auto" else settings.loss
-    loss = LOSSES[loss_name]()
+    name = loss_name(settings, isinstance(dataset.target, Classes))
+    loss = LOSSES[name]()
     bound = math.sqrt(len(dataset.features)) if settings.record_bound == "auto" else float(settings.record_bound)
     share = max(len(shard.x) for shard in dataset.train) / dataset.records
-    smoothness = (loss.curvature if math.isfinite(loss.curvature) else 1.0) * bound**2 * share
-    filled = replace(settings, loss=loss_name, record_bound=bound)
+    smoothness = finite_curvature(loss) * bound**2 * share
+    filled = replace(settings, loss=name, record_bound=bound)
     if filled.rho == "auto":
-        filled = replace(filled, rho=smoothness / 1000.0)
+        filled = replace(filled, rho=smoothness / L_OVER_RHO)
     if filled.eta == "auto" and math.isfinite(loss.residual_bound):
-        filled = replace(filled, eta="nonsmooth", eta_scale=filled.eta_scale * 50.0 / smoothness)
+        filled = replace(filled, eta="nonsmooth", eta_scale=filled.eta_scale * NOISE_FREE_STEP / smoothness)
     elif filled.eta == "auto":
         filled = replace(filled, eta=1.0 / smoothness)
     return filled

@@ -48,12 +48,11 @@ from taciturn.planning.study import (
     build_algorithm,
     build_problem,
     local_updates,
+    loss_name,
     sampling_rate,
     with_agents,
 )
 from taciturn.privacy.composition import StudyCost, total_cost
-from taciturn.privacy.noise import HARDENED
-from taciturn.privacy.trust import noise_share
 from taciturn.settings import Settings
 from taciturn.types import Dataset
 
@@ -115,11 +114,10 @@ def plan_study(settings: Settings) -> StudyPlan:
 
 def plan_from_facts(settings: Settings, facts: Facts, published: Dataset | None = None) -> StudyPlan:
     """Plan a study from its settings and the given facts; see `plan_study`."""
-    loss = settings.loss if settings.loss != "auto" else "softmax" if facts.classes else "squared"
     scaled = any(ALGORITHMS[name].scales_records for name in settings.algorithm)
     widest = 0.75 * facts.typical if scaled else facts.bound  # longer records are scaled down to it
     bound = widest if settings.record_bound == "auto" else float(settings.record_bound)
-    given = replace(settings, loss=loss, record_bound=bound)
+    given = replace(settings, loss=loss_name(settings, facts.classes), record_bound=bound)
     problem = build_problem(given, facts.name, facts.classes, facts.total_records, facts.agents)
     settings = _fill_in(given, facts, problem)
     parts = [plan_batch(settings, facts, problem, batch) for batch in batches(settings)]
@@ -207,7 +205,7 @@ def noise_meaning(settings: Settings) -> str:
     """Return where the noise comes from and whether it protects, as a phrase."""
     if min(settings.total_epsilon) == math.inf:
         return "no noise: it protects nobody"
-    if settings.noise == HARDENED:
+    if settings.hardened:
         return "noise from the operating system (hardened): it protects, and cannot be drawn again"
     return f"noise from seed {settings.seed} (seeded): a simulation, which protects nobody"
 
@@ -223,19 +221,19 @@ def plan_request(settings: Settings, facts: Facts, algorithm: str, epsilon: floa
     """Return what the settings fix of one run with the total budget `epsilon`."""
     spec, rule = ALGORITHMS[algorithm], step_rule(algorithm)
     return PlanRequest(
-        epsilon,
-        settings.delta,
-        local_updates(settings, algorithm),
-        settings.mechanism,
-        settings.adjacency,
-        settings.noise == HARDENED,
-        spec.rounds or (rule.rounds if settings.rounds == "auto" else int(settings.rounds)),
-        None if settings.clip == "auto" else float(settings.clip),
-        None if settings.noise_multiplier == "auto" else float(settings.noise_multiplier),
-        sampling_rate(settings, algorithm) if spec.noise_on == "samples" else 1.0,
-        rule.max_step,
-        noise_share(settings.trust, facts.agents, settings.colluders, settings.missing),
-        settings.reserve,
+        total_epsilon=epsilon,
+        delta=settings.delta,
+        updates=local_updates(settings, algorithm),
+        mechanism=settings.mechanism,
+        adjacency=settings.adjacency,
+        hardened=settings.hardened,
+        rounds=spec.rounds or (rule.rounds if settings.rounds == "auto" else int(settings.rounds)),
+        clip=None if settings.clip == "auto" else float(settings.clip),
+        noise_multiplier=None if settings.noise_multiplier == "auto" else float(settings.noise_multiplier),
+        sampling=sampling_rate(settings, algorithm) if spec.noise_on == "samples" else 1.0,
+        max_step=rule.max_step,
+        noise_share=settings.noise_share(facts.agents),
+        reserve=settings.reserve,
     )
 
 
@@ -348,7 +346,7 @@ def reservation_cost(plan: StudyPlan) -> StudyCost:
     InputError
         If the noise has a known seed, or the events have neither a Gaussian DP nor a zCDP cost.
     """
-    if plan.settings.noise != "hardened":
+    if not plan.settings.hardened:
         raise InputError("a budget ledger needs --noise hardened: noise from a known seed can be removed")
     if not (plan.cost.finite and plan.held_out_cost.finite):
         raise InputError(

@@ -33,7 +33,7 @@ from taciturn.algorithms.schedules import (
 )
 from taciturn.data import Facts
 from taciturn.errors import InputError
-from taciturn.objectives import Problem
+from taciturn.objectives import Loss, Problem
 from taciturn.planning.heuristics import TABLE_ROUNDS, Hyperparameters, PlanRequest, momentum_step
 from taciturn.planning.study import Batch
 from taciturn.settings import Settings
@@ -41,6 +41,7 @@ from taciturn.types import Array
 
 SUMMED_ROUNDS = 10_000  # enough to sum the shape of any number of steps
 MARGIN = 1.0 - 1e-6  # keeps eta L <= 2 in spite of rounding
+L_OVER_RHO = 1000.0  # of methods without noise
 NOISE_FREE_STEP = 50.0  # over L: bounds are worst cases, so steps well above 1 / L pay (see planning.paper_mode)
 OUTPUT_CONVEXITY = 10.0  # times the convexity that noise within the objective needs
 DETERMINANT_SHARE = 0.1  # the largest share of a budget that the Hessians of perturbed objectives may cost
@@ -206,11 +207,15 @@ def primal_dual_steps(inputs: StepSizeInputs) -> StepSizes:
 
 def noise_free_steps(inputs: StepSizeInputs) -> StepSizes:
     """Choose steps by the loss's curvature, as mode paper does."""
-    loss, facts = inputs.problem.loss, inputs.facts
-    curvature = loss.curvature if math.isfinite(loss.curvature) else 1.0
-    smoothness = curvature * facts.bound**2 * facts.largest / facts.total_records
-    eta = inputs.eta_scale * (NOISE_FREE_STEP if math.isfinite(loss.residual_bound) else 1.0) / smoothness
-    return StepSizes(inputs.constant(smoothness / 1000.0), NonsmoothEta(inputs.batch.epsilon, eta))
+    facts, problem = inputs.facts, inputs.problem
+    smoothness = finite_curvature(problem.loss) * facts.bound**2 * facts.largest / facts.total_records
+    eta = inputs.eta_scale * (NOISE_FREE_STEP if problem.is_bounded else 1.0) / smoothness
+    return StepSizes(inputs.constant(smoothness / L_OVER_RHO), NonsmoothEta(inputs.batch.epsilon, eta))
+
+
+def finite_curvature(loss: Loss) -> float:
+    """Return the curvature of a loss by which steps without noise are chosen, where the theory has none also."""
+    return loss.curvature if math.isfinite(loss.curvature) else 1.0
 
 
 def exact_steps(inputs: StepSizeInputs) -> StepSizes:

@@ -20,7 +20,6 @@ from taciturn.errors import InputError
 from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
 from taciturn.objectives.passes import COMPILED, PLAIN
 from taciturn.planning.heuristics import Hyperparameters
-from taciturn.privacy.noise import HARDENED
 from taciturn.privacy.trust import AGENTS
 from taciturn.runs.records import RunLabel
 from taciturn.settings import Settings
@@ -91,13 +90,17 @@ def _digest(text: str) -> int:
 def sampling_rate(settings: Settings, algorithm: str) -> float:
     """Return q of an algorithm: the setting, or the algorithm's default."""
     default = ALGORITHMS[algorithm].sampling
-    return (default or 1.0) if default is None or settings.sampling_rate == "auto" else float(settings.sampling_rate)
+    if default is None:
+        return 1.0
+    return default if settings.sampling_rate == "auto" else float(settings.sampling_rate)
 
 
 def local_updates(settings: Settings, algorithm: str) -> int:
     """Return E of an algorithm: the setting, or the algorithm's default."""
     default = ALGORITHMS[algorithm].local_updates
-    return (default or 1) if default is None or settings.local_updates == "auto" else int(settings.local_updates)
+    if default is None:
+        return 1
+    return default if settings.local_updates == "auto" else int(settings.local_updates)
 
 
 def upload_fields(algorithm: str) -> int:
@@ -116,7 +119,7 @@ def batches(settings: Settings) -> list[Batch]:
     A method without noise has only the budget inf; if it draws no samples either, it has one run. A method that cannot
     share passes has a batch for each run.
     """
-    seeds = () if settings.noise == HARDENED else tuple(range(int(settings.seed), int(settings.seed) + settings.seeds))
+    seeds = () if settings.hardened else tuple(range(int(settings.seed), int(settings.seed) + settings.seeds))
     given = settings.total_epsilon if settings.mode == "certified" else settings.epsilon
     found: list[Batch] = []
     for algorithm, budgets in _methods(settings.algorithm, given):
@@ -212,7 +215,7 @@ class Study(NamedTuple):
         """
         if self.facts is None:
             raise TypeError("a study in mode paper has no public facts")
-        return tuple(self.facts.most(agent) for agent in self.dataset.agents)
+        return tuple(self.facts.records_of(agent) for agent in self.dataset.agents)
 
     @property
     def private_metrics(self) -> tuple[str, ...]:
@@ -223,6 +226,11 @@ class Study(NamedTuple):
         if self.settings.trust != AGENTS:  # noise on a sum does not protect single uploads
             private = (*private, "consensus_residual")
         return (*private, "test_error") if self.facts.test == "held-out" else private
+
+
+def loss_name(settings: Settings, classes: bool) -> str:
+    """Return the loss of the settings; auto: softmax for classes, squared for a number."""
+    return ("softmax" if classes else "squared") if settings.loss == "auto" else settings.loss
 
 
 def build_problem(settings: Settings, name: str, classes: bool, records: int, agents: int) -> Problem:

@@ -11,7 +11,6 @@ from taciturn.data import Facts
 from taciturn.errors import InputError
 from taciturn.planning.evaluation_plan import EvaluationForecast, forecast_evaluations
 from taciturn.planning.heuristics import (
-    NOISE_STD,
     VERDICT_WORDS,
     Hyperparameters,
     PlanRequest,
@@ -26,6 +25,7 @@ from taciturn.planning.plan import StudyPlan, facts_for, noise_meaning, plan_req
 from taciturn.planning.step_sizes import step_rule
 from taciturn.planning.study import StudyPart, local_updates, sampling_rate, upload_bytes, with_absolute_paths
 from taciturn.privacy.events import Nominal
+from taciturn.privacy.mechanisms import DEVIATION
 from taciturn.privacy.sensitivity import ADJACENCIES, hidden_factor
 from taciturn.privacy.trust import AGENTS, SECURE_SUM, SERVER, noise_share, trust_sentence
 from taciturn.secure_sum.parameters import default_missing
@@ -158,7 +158,7 @@ def _rounds_options(
     spec = ALGORITHMS[algorithm]
     if spec.noise_on not in ("gradients", "hidden"):
         return []
-    per_unit = NOISE_STD[settings.mechanism] * ADJACENCIES[settings.adjacency] * facts.max_records
+    per_unit = DEVIATION[settings.mechanism] * ADJACENCIES[settings.adjacency] * facts.max_records
     size = upload_bytes(settings, algorithm, facts.features * facts.outputs)
     chosen = int(settings.rounds), local_updates(settings, algorithm)
     options = []
@@ -289,7 +289,7 @@ def plan_facts(report: PlanReport) -> PlanFacts:
     noise: dict[str, object] = (
         {"scale": 0.0} if isinstance(event, Nominal) else {"scale": event.scale, "l2_sensitivity": event.l2}
     )
-    std = NOISE_STD[settings.mechanism] * noise_of_step(event)
+    std = DEVIATION[settings.mechanism] * noise_of_step(event)
     return {
         "total_epsilon": plan.total_epsilon,
         "delta": plan.delta,

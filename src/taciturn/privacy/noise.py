@@ -38,15 +38,12 @@ class NoiseSource(Protocol):
         The mechanism is "gaussian", "laplace", or "l2-laplace" with density ~ exp(-||xi||_2 / scale) over the [J, K] of
         every run.
         """
-        ...
 
     def integers(self, update: int, mechanism: str, scale: Array, like: Array) -> NDArray[np.int64]:
         """Draw discrete noise of scale [R]; `mechanism` is a key of `SAMPLERS`."""
-        ...
 
     def poisson_sample(self, update: int, rate: float, records: int, like: Array) -> NDArray[np.bool_]:
         """Draw the Poisson sample of every run, [records, R]: each record independently with probability `rate`."""
-        ...
 
 
 @dataclass(frozen=True)

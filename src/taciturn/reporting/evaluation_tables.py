@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from taciturn.reporting.curves import first_of_labels, run_label
-from taciturn.reporting.quality_tables import AUROC, CALIBRATION, ERROR, LOG_LOSS, MAE, NONE, R2, RMSE, TextTable
+from taciturn.reporting.quality_tables import (
+    AUROC,
+    CALIBRATION,
+    CONFUSION_LIMIT,
+    ERROR,
+    LOG_LOSS,
+    MAE,
+    NONE,
+    R2,
+    RMSE,
+    TextTable,
+)
 from taciturn.runs.private_quality import Estimate, PrivateClassification, PrivateQuality
 from taciturn.runs.records import EvaluationRow
 
-CONFUSION_LIMIT = 20  # classes; a larger confusion matrix is not shown
 REACH = 1.96  # standard errors on either side: 95 %
 HEADINGS = ("", "estimate", "± noise", "± sampling", "baseline")
 ABOUT = (

@@ -37,9 +37,9 @@ def interval(values: Sequence[float], level: float = LEVEL) -> Interval:
     mean, n = fmean(values), len(values)
     if n < 2:
         return Interval(mean, None, None, n)
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
-    half = float(t.ppf(0.5 + level / 2.0, n - 1)) * stdev(values) / math.sqrt(n)
+    half = float(stdtrit(n - 1, 0.5 + level / 2.0)) * stdev(values) / math.sqrt(n)
     return Interval(mean, mean - half, mean + half, n)
 
 

@@ -111,10 +111,9 @@ def ranking(folders: Sequence[RunFolder]) -> list[Ranked]:
 def _rows(name: str, folder: RunFolder) -> Iterator[Ranked]:
     summary, methods = folder.read_summary(), folder.read_header().method_facts
     unknown = MethodFacts(noise_on="gradients", scales_records=False, central=False)
-    index = {id(entry): i for i, entry in enumerate(summary.runs)}
-    for group in by_label(summary.runs).values():
-        method = methods.get(group[0].algorithm, unknown)
-        yield _row(name, summary, group, {index[id(entry)] for entry in group}, method)
+    for label, group in by_label(summary.runs).items():
+        runs = {i for i, one in enumerate(summary.runs) if run_label(one.algorithm, one.epsilon) == label}
+        yield _row(name, summary, group, runs, methods.get(group[0].algorithm, unknown))
 
 
 def _row(name: str, summary: RunSummary, group: Sequence[RunResult], runs: set[int], method: MethodFacts) -> Ranked:

@@ -36,6 +36,7 @@ from taciturn.reporting.tables import (
 from taciturn.runs.effects import read_effects
 from taciturn.runs.folder import RunFolder, public_config
 from taciturn.runs.ledger import RunLedger
+from taciturn.runs.private_quality import PrivateClassification
 from taciturn.runs.quality import ClassificationQuality, Quality
 from taciturn.runs.records import EvaluationRow, RunSummary, SourceFacts
 
@@ -123,9 +124,9 @@ def _picture(draw: Callable[[], Figure], title: str, words: str) -> str:
 
 
 def _curves(folder: RunFolder, local: bool) -> str:
-    from taciturn.reporting.figures.run_figure import figure, in_words
+    from taciturn.reporting.figures.run_figure import figure, text_alternative
 
-    return _picture(lambda: figure([folder], local), "Training, round by round", in_words([folder], local))
+    return _picture(lambda: figure([folder], local), "Training, round by round", text_alternative([folder], local))
 
 
 class _ShownEvaluation(NamedTuple):
@@ -147,7 +148,7 @@ def _shown_evaluation(row: EvaluationRow, names: Sequence[str]) -> _ShownEvaluat
         raise TypeError("an evaluation that was lost has no tables")
     tables: list[tuple[str, TextTable | None]] = [("Measures", evaluation_table(row.quality))]
     if (confusion := confusion_table(row.quality, names)) is not None:
-        noise = getattr(row.quality, "confusion_noise", None) or 0.0
+        noise = (row.quality.confusion_noise if isinstance(row.quality, PrivateClassification) else None) or 0.0
         tables.append(
             (f"Confusion matrix: rows are true classes; every count is ± {noise:.1f} by the noise", confusion)
         )
@@ -160,20 +161,20 @@ def _evaluation_curve(folder: RunFolder) -> str:
     rows = folder.read_evaluations()
     if len({row.round for row in rows if row.quality is not None}) < 2:
         return ""
-    from taciturn.reporting.figures.evaluation_figure import evaluation_figure, in_words
+    from taciturn.reporting.figures.evaluation_figure import evaluation_figure, text_alternative
 
-    return _picture(lambda: evaluation_figure(rows), "Held-out error, with noise", in_words(rows))
+    return _picture(lambda: evaluation_figure(rows), "Held-out error, with noise", text_alternative(rows))
 
 
 def _effects(folder: RunFolder) -> list[tuple[str, str]]:
     """Return label and picture of the effects of the first run of every setting; none if there are no effects."""
     if not folder.effects.is_file():
         return []
-    from taciturn.reporting.figures.effects_figure import effects_figure, in_words
+    from taciturn.reporting.figures.effects_figure import effects_figure, text_alternative
 
     shown = first_of_labels(read_effects(folder).runs)[:EFFECTS_LIMIT]
     title = "The effect of every column"
-    return [(full_label(run), _picture(partial(effects_figure, run), title, in_words(run))) for run in shown]
+    return [(full_label(run), _picture(partial(effects_figure, run), title, text_alternative(run))) for run in shown]
 
 
 @cache
@@ -240,10 +241,12 @@ def _reliability(summary: RunSummary) -> str:
     }
     if not models:
         return ""
-    from taciturn.reporting.figures.calibration_figure import in_words, reliability_figure
+    from taciturn.reporting.figures.calibration_figure import reliability_figure, text_alternative
 
     shown = dict(list(models.items())[:RELIABILITY_PANELS])
-    return _picture(lambda: reliability_figure(shown), "Reliability: predicted and observed shares", in_words(shown))
+    return _picture(
+        lambda: reliability_figure(shown), "Reliability: predicted and observed shares", text_alternative(shown)
+    )
 
 
 def _config(config: Mapping[str, object]) -> list[tuple[str, str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -222,3 +224,16 @@ def level_rows(effects: RunEffects, column: ColumnEffect) -> list[tuple[str, ...
             )
             rows.append(cells if len(effects.outputs) == 1 else (output, *cells))
     return rows
+
+
+def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
+    """Return rows as the text of a CSV file; the keys of the first are the header.
+
+    >>> csv_text([{"column": "age", "effect": 0.5}])
+    'column,effect\\nage,0.5\\n'
+    """
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

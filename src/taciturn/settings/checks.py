@@ -15,7 +15,7 @@ from taciturn.errors import InputError, shown
 from taciturn.kernels.library import FOLDER, library
 from taciturn.privacy.noise import HARDENED, SEEDED
 from taciturn.privacy.trust import AGENTS, SECURE_SUM
-from taciturn.settings.rules import text
+from taciturn.settings.rules import flag_name, text
 
 if TYPE_CHECKING:
     from taciturn.settings.settings import Settings
@@ -53,7 +53,7 @@ def choose_noise(settings: Settings) -> Settings:
         is not explicitly seeded.
     """
     protects = settings.mode == "certified" and min(settings.total_epsilon) < math.inf
-    if settings.noise == HARDENED and settings.seed != "auto":
+    if settings.hardened and settings.seed != "auto":
         raise InputError(f"seed is {settings.seed}, but noise is hardened, which has no seed; {SIMULATE}")
     if settings.noise != SEEDED and settings.seed == "auto" and protects:
         _check_published(settings)
@@ -117,7 +117,7 @@ def _check_torch(settings: Settings) -> None:
         if "torch" not in ALGORITHMS[name].backends:
             others = _names(lambda other: "torch" in ALGORITHMS[other].backends)
             raise InputError(f"backend is torch, but {name} supports only numpy: use {others}, or --backend numpy")
-    if settings.noise == HARDENED:
+    if settings.hardened:
         raise InputError(
             "backend is torch, but hardened noise is added to exact integer sums, which torch does not compute: "
             f"use --backend compiled or numpy; {SIMULATE}"
@@ -170,7 +170,7 @@ def _check_certified(settings: Settings) -> None:
             )
     if settings.noise_multiplier != "auto" and len(settings.total_epsilon) > 1:
         raise InputError("noise-multiplier is given, so several total-epsilon would give the same run: give one")
-    if settings.noise == HARDENED:
+    if settings.hardened:
         _check_hardened(settings)
     _check_trust(settings)
     if settings.simulate == SUMS:
@@ -250,7 +250,7 @@ def _check_sum(settings: Settings) -> None:
             f"mechanism is {settings.mechanism}, but trust {trust} needs gaussian: only Gaussian shares sum to noise "
             "of the same kind"
         )
-    if settings.noise == HARDENED and trust != SECURE_SUM:
+    if settings.hardened and trust != SECURE_SUM:
         raise InputError(
             f"trust is {trust}, but noise is hardened, which needs --trust agents or secure-sum: the server's noise is "
             f"simulated by shares at the agents; {SIMULATE}"
@@ -266,7 +266,7 @@ def _check_sum(settings: Settings) -> None:
 def _check_pooled(settings: Settings) -> None:
     """Refuse --simulate sums where one draw for all agents is not what their own draws add up to."""
     given, otherwise = "simulate is sums", "use --simulate agents"
-    if settings.noise == HARDENED:
+    if settings.hardened:
         raise InputError(f"{given}, but hardened noise is drawn by every agent: {otherwise}; {SIMULATE}")
     for name in settings.algorithm:
         if not _sums_gradients(name):
@@ -292,9 +292,9 @@ def _sums_gradients(name: str) -> bool:
 def _check_paper(settings: Settings, epsilon_given: bool) -> Settings:
     for entry in dataclasses.fields(settings):
         if entry.name in CERTIFIED_ONLY and getattr(settings, entry.name) != entry.default:
-            name = entry.name.replace("_", "-")
+            name = flag_name(entry.name)
             raise InputError(f"--{name} has no effect in --mode paper; remove it or use --mode certified")
-    if settings.noise == HARDENED:
+    if settings.hardened:
         raise InputError("noise is hardened, which --mode paper does not support: use --mode certified")
     for name in settings.algorithm:
         if "paper" not in ALGORITHMS[name].modes:

@@ -13,10 +13,10 @@ from typing import Any
 from taciturn.algorithms import ALGORITHMS
 from taciturn.core.storage import make_folder, state_folder, write_text
 from taciturn.data import source_for
-from taciturn.data.feature_maps import NONE
+from taciturn.data.feature_maps import BINS, NONE
 from taciturn.errors import InputError, missing_file, nearest
 from taciturn.settings.checks import BY_MODE, check_backend, check_mode, choose_noise
-from taciturn.settings.rules import check_plain
+from taciturn.settings.rules import check_plain, flag_name
 from taciturn.settings.settings import FIELDS, Settings
 
 _LOADED: dict[Path, str] = {}  # SHA-256 of the plugins that this process runs
@@ -57,16 +57,11 @@ def resolve(*layers: Mapping[str, object]) -> Settings:
     settings = check_backend(check_mode(choose_noise(settings), chosen))
     defaults: dict[str, Any] = {
         "features": source.features if mode == "certified" else NONE,
-        "partition": "hashed" if settings.private and source.name == "table" else "in-order",
+        "partition": "hashed" if settings.private and source.is_table else "in-order",
         "server": "sums",
     }
     settings = replace(settings, **{name: v for name, v in defaults.items() if getattr(settings, name) == "auto"})
-    if (
-        mode == "certified"
-        and "algorithm" not in chosen
-        and settings.features == "bins"
-        and settings.backend != "torch"
-    ):
+    if mode == "certified" and "algorithm" not in chosen and settings.features == BINS and settings.backend != "torch":
         settings = replace(settings, algorithm=("additive",))
     if settings.local_updates != "auto":
         multiple = [name for name in ALGORITHMS if ALGORITHMS[name].local_updates]
@@ -94,8 +89,8 @@ def parse(given: Mapping[str, object]) -> dict[str, Any]:
     for key in given:
         if key not in FIELDS:
             raise InputError(f"no setting '{key}'{nearest(key, FIELDS)}: 'taciturn config init' lists all settings")
-        check_plain(key.replace("_", "-"), given[key])
-    return {key: FIELDS[key].metadata["rule"](key.replace("_", "-"), value) for key, value in given.items()}
+        check_plain(flag_name(key), given[key])
+    return {key: FIELDS[key].metadata["rule"](flag_name(key), value) for key, value in given.items()}
 
 
 def _check_supported(settings: Settings, name: str, otherwise: str, supporting: list[str]) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from taciturn.errors import InputError, shown, unknown_name
 
-LONGEST_TEXT = 4096  # characters of a value
+MAX_TEXT = 4096  # characters of a value
 
 Rule: TypeAlias = Callable[[str, Any], Any]
 """(the setting's name, the given value) -> the parsed value; raises InputError."""
@@ -27,6 +27,15 @@ class ChoiceRule:
 
     def __call__(self, name: str, given: Any) -> Any:
         return self.rule(name, given)
+
+
+def flag_name(setting: str) -> str:
+    """Return a setting's name as on the command line.
+
+    >>> flag_name("partition_key")
+    'partition-key'
+    """
+    return setting.replace("_", "-")
 
 
 def choices_of(rule: Rule) -> list[str]:
@@ -57,7 +66,7 @@ def check_plain(name: str, given: Any) -> None:
 
 def text(name: str, given: Any) -> str:
     """Accept a string of one line."""
-    if not isinstance(given, str) or len(given) > LONGEST_TEXT or "\n" in given:
+    if not isinstance(given, str) or len(given) > MAX_TEXT or "\n" in given:
         raise InputError(f"{name} is {shown(given)}: it must be a string of one line")
     return given
 

@@ -26,7 +26,7 @@ from taciturn.privacy.mechanisms import MECHANISMS
 from taciturn.privacy.noise import HARDENED
 from taciturn.privacy.noise import SOURCES as NOISE_SOURCES
 from taciturn.privacy.sensitivity import ADJACENCIES
-from taciturn.privacy.trust import SECURE_SUM, TRUST
+from taciturn.privacy.trust import SECURE_SUM, TRUST, noise_share
 from taciturn.settings.checks import BACKENDS, COLLUDERS, MODES, SIMULATIONS, SUMS, check_device
 from taciturn.settings.rules import (
     Rule,
@@ -313,14 +313,27 @@ class Settings:
         return self.mode == "certified" and not source_for(self.data).published
 
     @property
+    def hardened(self) -> bool:
+        """Whether the noise comes from the operating system, and so cannot be drawn again."""
+        return self.noise == HARDENED
+
+    @property
     def integer_sums(self) -> bool:
         """Whether agents send integers that are added up before anyone sees them: a secure sum with hardened noise."""
-        return self.trust == SECURE_SUM and self.noise == HARDENED
+        return self.trust == SECURE_SUM and self.hardened
 
     @property
     def pooled_sums(self) -> bool:
         """Whether a round is simulated as one pass over all records and one draw of the summed noise."""
         return self.simulate == SUMS
+
+    def honest(self, agents: int) -> int:
+        """Return h = P - c - d, how many of P agents certainly add their noise to a secure sum."""
+        return agents - self.colluders - self.missing
+
+    def noise_share(self, agents: int) -> float:
+        """Return the share of the noise that each of P agents draws; see `taciturn.privacy.trust`."""
+        return noise_share(self.trust, agents, self.colluders, self.missing)
 
     def evaluation_interval(self, rounds: int) -> int:
         """Return the rounds between two evaluations of a study of `rounds` rounds.
@@ -362,7 +375,7 @@ class Settings:
 
     def to_dict(self) -> dict[str, object]:
         """Return the settings to store with a run: without `out`, and without seeds if the noise has none."""
-        left_out = {"out"} | ({"seed", "seeds"} if self.noise == HARDENED else set())
+        left_out = {"out"} | ({"seed", "seeds"} if self.hardened else set())
         values = {name: list(v) if isinstance(v, tuple) else v for name, v in dataclasses.asdict(self).items()}
         return {name: value for name, value in values.items() if name not in left_out}
 

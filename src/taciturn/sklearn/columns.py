@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from taciturn.data.encoding import Tally, scale_columns
 from taciturn.data.feature_mapping import mapped_rows, schema_shape
-from taciturn.data.frame_columns import read_column
-from taciturn.data.schema import Numeric, Schema
+from taciturn.data.frames import read_column
+from taciturn.data.schema import Numeric, Schema, feature_scaling
 from taciturn.data.table_cells import Column, Factorized, Table, TablePart, factorize
 from taciturn.errors import InputError, unknown_column
 from taciturn.types import Array
@@ -208,11 +208,7 @@ class Encoder:
         A column with a scale other than linear has a coefficient of its stretched numbers.
         """
         scaled = w[: len(self.schema.features)]
-        pairs: list[tuple[float, float]] = []
-        for rule in self.schema.columns:
-            own = [rule.scaling(self.schema.scale)] if isinstance(rule, Numeric) else []
-            pairs += own + [(1.0, 0.0)] * (len(rule.features) - len(own))
-        a, b = np.array(pairs).T
+        a, b = feature_scaling(self.schema)
         constants = b @ scaled
         return (a[:, None] * scaled).T, constants + w[-1] if self.intercept else constants
 

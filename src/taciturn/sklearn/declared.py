@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from taciturn.data.schema import Categorical, Numeric, Schema, class_weights, distinct_names, read_schema
+from taciturn.data.schema import Categorical, Numeric, Schema
+from taciturn.data.schema_parser import class_weights, distinct_names, read_schema
 from taciturn.data.table_cells import Table
 from taciturn.errors import InputError, shown, unknown_column
 from taciturn.sklearn.columns import BOOLEANS, TEXTS, cell_text

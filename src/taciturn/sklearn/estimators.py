@@ -247,7 +247,7 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         return self
 
     @property
-    def _intercept(self) -> bool:  # type: ignore[override]
+    def _intercept(self) -> bool:
         return self.fit_intercept
 
     def decision_function(self, X: Any) -> Array:

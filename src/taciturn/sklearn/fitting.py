@@ -102,7 +102,7 @@ class FitData:
 
 def study_settings(given: Mapping[str, object]) -> Settings:
     """Return the settings of a study in memory; the planner chooses those that are None."""
-    return resolve({"data": "table", "averages": False} | {k: v for k, v in given.items() if v is not None})
+    return resolve({"data": "table"} | {k: v for k, v in given.items() if v is not None})
 
 
 def assign_parties(agents: Any, rows: int, declared: Sequence[str]) -> Partition:
@@ -178,16 +178,16 @@ def train(data: FitData) -> tuple[TrainedModel, BudgetState | None]:
         _check_total_records(data)
         study = load_data(plan, data.dataset())
         if reservation is not None:
-            reservation.has_records(array_digest(data.raw, data.labels))
+            reservation.note_records(array_digest(data.raw, data.labels))
     if reservation is None:
-        if data.settings.noise == "hardened":
+        if data.settings.hardened:
             warn_without_ledger(lambda: array_digest(data.raw, data.labels))
         return _train_in_memory(study), None
     try:
         reservation.start()
         trained = _train_in_memory(study)
-        reservation.account.settle(reservation.name, trained.ledger.cost)
-        return trained, reservation.account.state()
+        reservation.budget.settle(reservation.name, trained.ledger.cost)
+        return trained, reservation.budget.state()
     finally:
         reservation.release()
 

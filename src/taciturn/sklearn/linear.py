@@ -63,15 +63,15 @@ RESEEDED = (
     "estimator itself a random_state, which makes all of it a simulation, or fit it without an ensemble"
 )
 DECLARATIONS = ("bounds", "categories", "classes", "label_bounds", "class_weight", "sample_weight_max")
-MOST_WEIGHT = 2.0**40  # the largest sum of weights that counts as a number of records
+MAX_WEIGHT = 2.0**40  # the largest sum of weights that counts as a number of records
 SNAPSHOT = (
     "this estimator comes from another process, or from a file. What it spends would be forgotten there, and what "
     "others spend would be unknown here: give ledger=PATH, or n_jobs=1 in a search; a new estimator starts at zero"
 )
 
 
-class Owners(NamedTuple):
-    """The party and the unit of each row."""
+class RowOwnership(NamedTuple):
+    """The party and the privacy unit of each row."""
 
     agents: Any  # the party of each row; None: a single party
     groups: Any  # the unit of each row; None: identical rows are one record, whatever their weights
@@ -107,7 +107,11 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
 
     _cloned = False
     _system_noise = False  # whether it is a clone of an estimator whose noise comes from the operating system
-    _intercept = True
+
+    @property
+    def _intercept(self) -> bool:
+        """Whether the model has a constant."""
+        return True
 
     @property
     def _private(self) -> bool:
@@ -119,7 +123,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         others = {name: getattr(self, name, None) for name in DECLARATIONS}
         return given_schema(self.schema, others)
 
-    def _owners(self, X: Any, agents: Any, groups: Any, schema: Schema | None) -> Owners:
+    def _owners(self, X: Any, agents: Any, groups: Any, schema: Schema | None) -> RowOwnership:
         """Return the party and the unit of each row: as given, or from the columns that the schema names."""
         most = self.max_records
         if schema is not None and schema.agent is not None:
@@ -127,7 +131,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             agents = np.array(owner_texts(X, schema.agent), dtype=object)
         if schema is not None and schema.unit is not None:
             groups, most = _named_column(X, schema.unit.column, "groups", groups), schema.unit.max_records
-        return Owners(agents, groups, most, () if schema is None else schema.agents)
+        return RowOwnership(agents, groups, most, () if schema is None else schema.agents)
 
     def _select(
         self, X: Any, y: Any, agents: Any, groups: Any, sample_weight: Any, schema: Schema | None
@@ -166,7 +170,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         if weights is not None and (records.schema is None or records.schema.weight is None):
             largest = None if self._private else float(weights.max(initial=0.0))
             limit = weight_limit(self.sample_weight_max, largest, self.total_epsilon)
-            total = int(min(float(np.minimum(weights, limit).sum()), MOST_WEIGHT))
+            total = int(min(float(np.minimum(weights, limit).sum()), MAX_WEIGHT))
             weights = np.minimum(weights, limit) / limit
         if factors is not None:
             weights = factors if weights is None else weights * factors
@@ -197,7 +201,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         validate_data(self, X[list(kinds)], skip_check_array=True, reset=reset)
         return table
 
-    def _fit(self, records: Records, labels: NDArray[Any], target: Target, loss: str, owners: Owners) -> Array:
+    def _fit(self, records: Records, labels: NDArray[Any], target: Target, loss: str, owners: RowOwnership) -> Array:
         """Train, record the cost, and return the parameters of the features, [J, K]."""
         rows = records.table.rows
         parties = assign_parties(owners.agents, rows, owners.names)

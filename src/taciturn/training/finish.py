@@ -14,6 +14,7 @@ import numpy as np
 from taciturn.algorithms.curve_noise import CurveNoise, KnownCurveNoise
 from taciturn.core.storage import read_arrays, to_json, write_arrays, write_text
 from taciturn.data import read_schema
+from taciturn.data.feature_maps import BINS
 from taciturn.errors import CorruptFile, LedgerWarning, PrivacyViolation
 from taciturn.objectives import LOSSES
 from taciturn.objectives.passes import scores
@@ -37,7 +38,6 @@ from taciturn.training.central import broadcast_to_agents
 from taciturn.types import Array, Classes, Dataset, Target
 from taciturn.version import VERSION
 
-BINS = "bins"
 logger = logging.getLogger(__name__)
 AVERAGES = ("w_plain", "w_weighted", "z_smooth", "z_nonsmooth", "z_strong")
 
@@ -184,10 +184,10 @@ def settle(ledger: str, folder: RunFolder) -> None:
     if not ledger:
         return
     own, head = folder.read_ledger(), folder.chain.hashes()[-1]
-    account, reservation = BudgetLedger.open(Path(ledger)), folder.read_start().reservation or ""
-    if not account.is_settled_by(reservation, head):
-        account.settle(reservation, own.cost, head, own.held_out_cost)
-        logger.info("settled in %s", account.path)
+    budget, reservation = BudgetLedger.open(Path(ledger)), folder.read_start().reservation or ""
+    if not budget.is_settled_by(reservation, head):
+        budget.settle(reservation, own.cost, head, own.held_out_cost)
+        logger.info("settled in %s", budget.path)
 
 
 def settle_violated(ledger: str, folder: RunFolder) -> None:
@@ -198,8 +198,8 @@ def settle_violated(ledger: str, folder: RunFolder) -> None:
     """
     own = folder.read_ledger() if ledger else None
     if own is not None and own.violation:
-        account, reservation = BudgetLedger.open(Path(ledger)), folder.read_start().reservation or ""
-        account.record_violation(reservation, own.cost, folder.chain.hashes()[-1], own.held_out_cost)
+        budget, reservation = BudgetLedger.open(Path(ledger)), folder.read_start().reservation or ""
+        budget.record_violation(reservation, own.cost, folder.chain.hashes()[-1], own.held_out_cost)
 
 
 def sign(folder: RunFolder) -> None:

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, cast
 
@@ -16,7 +17,7 @@ from taciturn.algorithms.base import SummableAlgorithm
 from taciturn.algorithms.measure_release import MeasureRelease
 from taciturn.core.arrays import to_numpy
 from taciturn.core.storage import flushed_size, read_arrays
-from taciturn.errors import BudgetExhausted, CorruptFile, InputError, TrainingDiverged
+from taciturn.errors import BudgetExhausted, CorruptFile, InputError, Interrupted, TrainingDiverged
 from taciturn.kernels.library import library
 from taciturn.kernels.threads import threads
 from taciturn.objectives.metrics import test_error
@@ -44,7 +45,7 @@ FLUSH_SECONDS = 1.0  # after which rounds with fresh noise are charged, written 
 logger = logging.getLogger(__name__)
 
 
-class Progress(NamedTuple):
+class TrainingProgress(NamedTuple):
     """The progress of a study, as passed to the `watch` callback."""
 
     batch: Batch
@@ -60,14 +61,35 @@ class Evaluation(NamedTuple):
     rows: list[MetricsRow]
 
 
-class Interrupted(Exception):
-    """Training was asked to stop. Everything done is on the disk."""
+@dataclass
+class Unpublished:
+    """Evaluations that may not be seen before the ledger has their rounds."""
+
+    study: Study
+    folder: RunFolder
+    evaluations: list[Evaluation] = field(default_factory=list)
+    measured: list[EvaluationRow] = field(default_factory=list)  # of private evaluations
+    error: Array | None = None  # [R], the test error of the last evaluation that was published
+
+    @property
+    def rows(self) -> list[MetricsRow]:
+        """The rows of metrics."""
+        return [row for evaluation in self.evaluations for row in evaluation.rows]
+
+    def publish(self) -> None:
+        """Write all of them to the run folder."""
+        if self.evaluations or self.measured:
+            self.folder.add_evaluations(self.measured)
+            _write_rows(self.study, self.folder, self.rows)
+        if self.evaluations:
+            self.error = self.evaluations[-1].error
+        self.evaluations, self.measured = [], []
 
 
 def train(
     study: Study,
     folder: RunFolder,
-    watch: Callable[[Progress], None] = lambda progress: None,
+    watch: Callable[[TrainingProgress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
     group: ProcessGroup = SINGLE_PROCESS,
 ) -> None:
@@ -140,12 +162,13 @@ def _train_part(
     folder: RunFolder,
     part: StudyPart,
     held_out: Sequence[Shard],
-    watch: Callable[[Progress], None],
+    watch: Callable[[TrainingProgress], None],
     stop: Callable[[], bool],
     group: ProcessGroup,
 ) -> None:
-    settings, dataset, batch, own = study.settings, study.dataset, part.batch, dataset_for(study, part, group)
-    fresh = settings.noise == "hardened"  # such noise cannot be drawn again: it is charged before it is seen
+    settings, batch = study.settings, part.batch
+    dataset, own = study.dataset, dataset_for(study, part, group)
+    fresh = settings.hardened  # such noise cannot be drawn again: it is charged before it is seen
     every = min(FLUSH_SECONDS, settings.checkpoint_seconds) if fresh else settings.checkpoint_seconds
     interval = settings.evaluation_interval(part.rounds)
     recorder = Recorder(folder, batch, dataset.agents, every, fresh, group, part.plans)
@@ -160,17 +183,16 @@ def _train_part(
     if recorder.unwritten or recorder.unwritten_evaluations:  # a crash came between the checkpoint and the metrics
         folder.add_evaluations(recorder.unwritten_evaluations)
         _write_rows(study, folder, recorder.unwritten)
-    error: Array | None = None  # of the last evaluation that may be shown
-    waiting: list[Evaluation] = []  # not to be shown before the ledger has their rounds
-    measured: list[EvaluationRow] = []  # nor these
+    pending = Unpublished(study, folder)
     schedule = EvaluationSchedule.of(part, recorder.evaluations)
-    watch(Progress(batch, state.round, rounds, error))
+    watch(TrainingProgress(batch, state.round, rounds, None))
     group = group.with_requests(
-        lambda: Requests(stop(), group.is_main and time.monotonic() >= recorder.due), alarm=recorder.is_uncovered
+        lambda: Requests(stop(), group.is_main and time.monotonic() >= recorder.next_checkpoint),
+        alarm=recorder.is_uncovered,
     )
     timed = _timed(recorder, training_rounds(study, part, own.train, rounds, state, group))
     for done, private in _evaluated(study, part, timed, schedule, rounds, held_out, group):
-        measured += private
+        pending.measured += private
         recorder.charge(charge_all_agents(study, part, done), group.alarm_raised())
         _check_numbers(recorder, numbers_to_check(done), part, done.t)
         requests, last = group.requests(), done.t == rounds
@@ -183,22 +205,21 @@ def _train_part(
                 _check_numbers(recorder, objective, part, done.t)
             if group.is_main:
                 found = test_error(done.w, dataset.test, dataset.target)
-                waiting.append(Evaluation(found, _rows(study, part, done, recorder.seconds, found, objective)))
+                pending.evaluations.append(
+                    Evaluation(found, _rows(study, part, done, recorder.seconds, found, objective))
+                )
         saving = last or stopping or (requests.save and (evaluated or not fresh))
-        rows = [row for evaluation in waiting for row in evaluation.rows]
-        if fresh and saving:
-            recorder.checkpoint(done, rows, measured)
-        if last or stopping or (fresh and saving):
+        if not fresh:
+            if last or stopping:
+                recorder.write_ledger()
+            pending.publish()
+            if saving:
+                recorder.checkpoint(done)
+        elif saving:
+            recorder.checkpoint(done, pending.rows, pending.measured)
             recorder.write_ledger()
-        if (waiting or measured) and (saving or not fresh):
-            folder.add_evaluations(measured)
-            _write_rows(study, folder, rows)
-            error = waiting[-1].error if waiting else error
-            waiting.clear()
-            measured.clear()
-        if saving and not fresh:
-            recorder.checkpoint(done)
-        watch(Progress(batch, done.t, rounds, error))
+            pending.publish()
+        watch(TrainingProgress(batch, done.t, rounds, pending.error))
         if stopping:
             raise Interrupted
 
@@ -274,7 +295,7 @@ def first_state(
 def _objective(study: Study, part: StudyPart, w: Array, pooled: Sequence[Shard]) -> Array:
     """Return sum_p f_p(w) over the agents of this process, [R]."""
     if _is_pooled(study, part):
-        return study.problem.pooled_total(w, pooled[0])
+        return replace(study.problem, agents=1).objective(w, pooled[0])
     return study.problem.total(w, study.dataset.train)
 
 
@@ -287,7 +308,7 @@ def noise_source(study: Study, part: StudyPart) -> Callable[[int, int], NoiseSou
     """Return a function of agent and round that returns the noise source which the settings name."""
 
     def noise(agent: int, t: int) -> NoiseSource:
-        if study.settings.noise == "hardened":
+        if study.settings.hardened:
             return SYSTEM_NOISE
         # the paper compares algorithms on the same noise
         streams = part.batch.streams if study.settings.mode == "certified" else ()

@@ -49,12 +49,10 @@ class ProcessGroup(Protocol):
     @property
     def rank(self) -> int:
         """The number of this process, from 0."""
-        ...
 
     @property
     def is_main(self) -> bool:
         """Whether this is process 0, which writes files, evaluates and reports."""
-        ...
 
     def partition(self, agents: int) -> Sequence[range]:
         """Return the block of agents of each process.
@@ -64,31 +62,24 @@ class ProcessGroup(Protocol):
         InputError
             If there are more processes than agents.
         """
-        ...
 
     def run_on_all(self, work: Callable[[], T]) -> T:
         """Run `work` in every process and return its result here; an error of one process is raised in all."""
-        ...
 
     def broadcast(self, work: Callable[[], T]) -> T:
         """Run `work` in process 0 and return its result, or raise its error, in all."""
-        ...
 
     def scatter(self, work: Callable[[], Sequence[T]]) -> T:
         """Run `work` in process 0 and return item i of its result in process i."""
-        ...
 
     def gather(self, own: T) -> list[T]:
         """Return the values of all processes in process 0, and an empty list in the others."""
-        ...
 
     def require_equal(self, what: str, work: Callable[[], Any]) -> None:
         """Raise InputError if `work` has different results in two processes; `what` names it in the message."""
-        ...
 
     def all_reduce(self, values: Array) -> Array:
         """Return the sum of the values of all processes."""
-        ...
 
     def reduce_updates(self, w: Array, steps: Mapping[int, Step]) -> ReducedUpdates:
         """Combine the steps of the agents of this process with those of the others.
@@ -100,27 +91,21 @@ class ProcessGroup(Protocol):
         steps
             The steps of this process's agents, by their index.
         """
-        ...
 
     def with_requests(self, own: Callable[[], Requests], alarm: Alarm = no_alarm) -> ProcessGroup:
         """Return the same group, in which this process states its requests, and checks its steps, in every round."""
-        ...
 
     def requests(self) -> Requests:
         """Return what any process requested in the last round."""
-        ...
 
     def alarm_raised(self) -> bool:
         """Return whether the steps of the last round must be checked before anything of it is used."""
-        ...
 
     def device(self, name: str) -> str:
         """Return the device of this process in a run on device `name`."""
-        ...
 
     def cores(self) -> int:
         """Return how many cores this process may use."""
-        ...
 
 
 @dataclass(frozen=True)

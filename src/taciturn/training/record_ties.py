@@ -59,25 +59,25 @@ def linked_ledger(digest: str) -> LedgerLink | None:
     return LedgerLink(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
 
 
-def check_link(digest: str, account: BudgetLedger) -> None:
+def check_link(digest: str, budget: BudgetLedger) -> None:
     """Raise InputError if the records belong to another budget ledger, unless this one was made with --further."""
     known = linked_ledger(digest)
-    if known is None or known.ledger == account.identity or account.state().further:
+    if known is None or known.ledger == budget.identity or budget.state().further:
         return
     raise InputError(
-        f"these records already have a budget ledger, {known.data} ({known.path}), and {account.path} is another one. "
+        f"these records already have a budget ledger, {known.data} ({known.path}), and {budget.path} is another one. "
         "The budgets of two ledgers add up, and neither counts what the other allows. Use the first, or create one "
         "with 'taciturn ledger init --further' if you mean to add a budget"
     )
 
 
-def link_ledger(digest: str, account: BudgetLedger) -> None:
+def link_ledger(digest: str, budget: BudgetLedger) -> None:
     """Note that these records belong to this budget ledger; a further ledger does not replace the first."""
-    check_link(digest, account)
+    check_link(digest, budget)
     known = linked_ledger(digest)
-    if known is None or known.ledger == account.identity:
+    if known is None or known.ledger == budget.identity:
         make_folder(_folder(), exist_ok=True)
-        link = LedgerLink(account.identity, account.state().data, str(account.path.resolve()))
+        link = LedgerLink(budget.identity, budget.state().data, str(budget.path.resolve()))
         write_text(_folder() / f"{digest}.json", json.dumps(link._asdict()) + "\n")
 
 

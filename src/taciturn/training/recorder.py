@@ -139,7 +139,7 @@ class Recorder:
     folder: RunFolder
     batch: Batch
     agents: tuple[str, ...]
-    every: float  # seconds between two checkpoints
+    checkpoint_seconds: float  # between two checkpoints
     fresh: bool  # whether a round that is computed again has other noise
     group: ProcessGroup
     plans: Sequence[RunPlan] = ()  # of every run; empty in mode paper
@@ -149,10 +149,10 @@ class Recorder:
     unwritten_evaluations: list[EvaluationRow] = field(default_factory=list)
     evaluations: int = 0  # private evaluations that are charged, in a run with fresh noise
     charged: int = 0  # the last round in the ledger
-    span: int = 1  # rounds of an entry; the last rounds, and those before a stop, may be fewer
+    rounds_per_entry: int = 1  # rounds of an entry; the last rounds, and those before a stop, may be fewer
     session: int = 1  # counts the processes that worked on the batch
-    due: float = 0.0  # when the next checkpoint is due
-    saved: int = 0  # the session of the checkpoint from which the batch continues
+    next_checkpoint: float = 0.0  # when the next checkpoint is due
+    restored_session: int = 0  # the session of the checkpoint from which the batch continues
 
     @cached_property
     def chain(self) -> HashChain:
@@ -169,7 +169,7 @@ class Recorder:
         arrays = self.group.scatter(self._read_checkpoint)
         if not arrays:
             return initial
-        self.seconds, self.saved = float(arrays["seconds"]), int(arrays["session"])
+        self.seconds, self.restored_session = float(arrays["seconds"]), int(arrays["session"])
         kept = [Span.from_json(one) for one in json.loads(str(arrays["pending"]))]
         self.pending = kept if self.group.is_main else [span._replace(events=Counter()) for span in kept]
         newest = self.group.is_main and self.folder.metrics.stat().st_size == int(arrays["place"][0])
@@ -196,36 +196,43 @@ class Recorder:
         limited
             Whether a run of the batch has a finite budget.
         """
-        spans = self.group.broadcast(self._charged_spans)
+        spans, evaluations = self.group.broadcast(self._charged)
         self.charged = max((last for _, last, _ in spans), default=0)
-        self.session = 1 + max((session for _, _, session in spans), default=self.saved)
-        self.span = 1 if self.fresh else max(1, math.ceil(rounds / ENTRIES))
+        self.session = 1 + max((session for _, _, session in spans), default=self.restored_session)
+        self.rounds_per_entry = 1 if self.fresh else max(1, math.ceil(rounds / ENTRIES))
         if self.fresh:
-            self.pending = [span for span in self.pending if (span.first, span.last, self.saved) not in spans]
+            self.pending = [
+                span for span in self.pending if (span.first, span.last, self.restored_session) not in spans
+            ]
         else:
             self.pending = [span for span in self.pending if span.last > self.charged]
         if self.fresh and self.pending:  # a crash came between the checkpoint and the ledger
-            now, self.session = max(self.session, self.saved + 1), self.saved
+            now, self.session = max(self.session, self.restored_session + 1), self.restored_session
             self.write_ledger()
-            self.session, spans = now, self.group.broadcast(self._charged_spans)
+            self.session = now
+            spans, evaluations = self.group.broadcast(self._charged)
         self.schedule()
-        self.evaluations = self.group.broadcast(self._charged_evaluations) if self.fresh else 0
+        self.evaluations = evaluations if self.fresh else 0
         if not (self.fresh and limited):
             return rounds
         lost = sum(last - first + 1 for first, last, _ in spans) - done  # charged after the checkpoint
         return rounds - max(0, lost - min((plan.reserve for plan in self.plans), default=0))
 
-    def _charged_spans(self) -> set[tuple[int, int, int]]:
-        """Return first round, last round and session of the batch's lines in the ledger."""
+    def _charged(self) -> tuple[set[tuple[int, int, int]], int]:
+        """Return what the ledger has charged the batch with.
+
+        Returns
+        -------
+        spans : set of tuple
+            First round, last round and session of the batch's lines.
+        evaluations : int
+            The number of private evaluations.
+        """
         ledger = RunLedger.from_rows(self.chain.read(), self.chain.path)
         mine = [entry for entry in ledger.releases if entry.run == self.batch.first]
-        return {(entry.first, entry.last, entry.session) for entry in mine}
-
-    def _charged_evaluations(self) -> int:
-        """Return how many private evaluations the ledger has charged the batch with."""
-        ledger = RunLedger.from_rows(self.chain.read(), self.chain.path)
         agents = ledger.held_out_events.get(self.batch.first, {})
-        return max((events.total() for events in agents.values()), default=0)
+        evaluations = max((events.total() for events in agents.values()), default=0)
+        return {(entry.first, entry.last, entry.session) for entry in mine}, evaluations
 
     def is_uncovered(self, steps: Mapping[int, Step]) -> bool:
         """Return whether these steps released something that no plan covers."""
@@ -251,12 +258,12 @@ class Recorder:
             self._add(done)
         if alarm:
             self._check_covered(done)
-        if new and not self.fresh and done.t % self.span == 0:
+        if new and not self.fresh and done.t % self.rounds_per_entry == 0:
             self.write_ledger()
 
     def _add(self, done: Round) -> None:
         before = self.pending[-1] if self.pending else None
-        if before is None or before.last % self.span == 0:
+        if before is None or before.last % self.rounds_per_entry == 0:
             self.pending.append(Span(done.t, done.t, Counter(done.events)))
         else:
             before.events.update(done.events)
@@ -321,4 +328,4 @@ class Recorder:
 
     def schedule(self, cost: float = 0.0) -> None:
         """Schedule the next checkpoint, such that writing takes at most a tenth of the time."""
-        self.due = time.monotonic() + max(self.every, 10.0 * cost)
+        self.next_checkpoint = time.monotonic() + max(self.checkpoint_seconds, 10.0 * cost)

@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -15,8 +15,8 @@ from taciturn.algorithms import ALGORITHMS, AlgorithmSpec
 from taciturn.core.arrays import backing_file
 from taciturn.core.storage import text_hash, to_json
 from taciturn.data import SOURCES, Facts, describe, fingerprint, source_for
-from taciturn.data.schema import read_schema, schema_text
 from taciturn.data.schema_draft import is_draft
+from taciturn.data.schema_parser import read_schema, schema_text
 from taciturn.errors import InputError
 from taciturn.planning.paper_mode import prepare_paper
 from taciturn.planning.plan import StudyPlan, load_data, plan_study, reservation_cost, study_split
@@ -128,23 +128,23 @@ def select_own_agents(study: Study, group: ProcessGroup) -> Study:
 class Reservation:
     """A study's reservation in a budget ledger, held by this process until it is released or the process ends."""
 
-    def __init__(self, account: BudgetLedger, name: str) -> None:
+    def __init__(self, budget: BudgetLedger, name: str) -> None:
         """Lock the reservation with this name, which exists or is about to be made."""
-        self.account, self.name, self.records = account, name, ""
+        self.budget, self.name, self.records = budget, name, ""
         self._lock = ReservationLock(name)
 
-    def has_records(self, digest: str) -> None:
+    def note_records(self, digest: str) -> None:
         """Note the digest of the study's records; raise InputError if they belong to another budget ledger."""
-        check_link(digest, self.account)
+        check_link(digest, self.budget)
         self.records = digest
 
     def start(self, folder: Path | None = None) -> None:
         """Write to the budget ledger that noise is about to be drawn."""
         if self.records:
-            link_ledger(self.records, self.account)
+            link_ledger(self.records, self.budget)
         if folder:
             self._lock.write_folder(folder)
-        self.account.start(self.name)
+        self.budget.start(self.name)
 
     def release(self) -> None:
         """Release the lock on the reservation."""
@@ -173,7 +173,7 @@ def reserve_study(
     """
     if not (settings.ledger and group.is_main):
         study = prepare(settings, group, key)
-        if group.is_main and settings.noise == "hardened":
+        if group.is_main and settings.hardened:
             warn_without_ledger(lambda: _table_digest(settings))
         yield study, None
         return
@@ -181,7 +181,7 @@ def reserve_study(
     with reserve_plan(plan, study_split(settings, key)) as reservation:
         study = _checked_for(load_data(plan, key=key), group)
         if digest := _table_digest(settings):
-            reservation.has_records(digest)
+            reservation.note_records(digest)
         yield study, reservation
 
 
@@ -200,25 +200,21 @@ def reserve_plan(plan: StudyPlan, split: str = "") -> Iterator[Reservation]:
         The rule by which its records train or are held out; see `study_split`.
     """
     settings, cost = plan.settings, reservation_cost(plan)
-    account = BudgetLedger.open(Path(settings.ledger))
-    reservation = Reservation(account, uuid.uuid4().hex)
-    try:
+    budget = BudgetLedger.open(Path(settings.ledger))
+    reservation = Reservation(budget, uuid.uuid4().hex)
+    with ExitStack() as undo:  # in reverse order, if the block fails
+        undo.callback(reservation.release)
         given = (settings.display_name, cost, settings.adjacency, plan.facts.unit)
-        account.reserve(*given, name=reservation.name, held_out=plan.held_out_cost, split=split)
-        logger.info("reserved the plan in %s", account.path)
-        try:
-            yield reservation
-        except BaseException:
-            account.give_back_held(reservation.name)
-            raise
-    except BaseException:
-        reservation.release()
-        raise
+        budget.reserve(*given, name=reservation.name, held_out=plan.held_out_cost, split=split)
+        logger.info("reserved the plan in %s", budget.path)
+        undo.callback(budget.give_back_held, reservation.name)
+        yield reservation
+        undo.pop_all()
 
 
 def _table_digest(settings: Settings) -> str:
     """Return the digest of a table's records; empty for a published data set."""
-    return table_digest(settings.data) if source_for(settings.data).name == "table" else ""
+    return table_digest(settings.data) if source_for(settings.data).is_table else ""
 
 
 def initial_files(study: Study, reservation: str) -> InitialFiles:
@@ -230,7 +226,7 @@ def initial_files(study: Study, reservation: str) -> InitialFiles:
     if study.facts is None:
         files["start.json"] = to_json({"config": text_hash(config)} | _private(study.dataset)) + "\n"
         return InitialFiles(files, study_header(study), plan_entries(study), {})
-    identity = uuid.uuid4().hex if study.settings.noise == "hardened" else None
+    identity = uuid.uuid4().hex if study.settings.hardened else None
     data = public_description(study.dataset, study.facts)
     start = StartRecord(config=text_hash(config), data=data, reservation=reservation, id=identity)
     files["start.json"] = to_json(start) + "\n"
@@ -326,7 +322,7 @@ def _source_facts(data: str, schema: str) -> SourceFacts:
     return SourceFacts(built_in=True, draws_split="train_share" in source.takes, unprotected=source.unprotected)
 
 
-class Begun(NamedTuple):
+class ResumeState(NamedTuple):
     """What an interrupted run continues with."""
 
     config: Mapping[str, object]
@@ -341,7 +337,7 @@ def check_config(folder: RunFolder, start: StartRecord) -> None:
         raise InputError(f"{folder.config} was changed after the run began: start a new run with it instead")
 
 
-def rebuilt(folder: RunFolder, begun: Begun, group: ProcessGroup) -> Study:
+def rebuild(folder: RunFolder, begun: ResumeState, group: ProcessGroup) -> Study:
     """Return the study as it began.
 
     Raises
@@ -373,5 +369,5 @@ def rebuild_study(folder: RunFolder) -> Study:
             "folder is missing"
         )
     check_config(folder, start)
-    begun = Begun(folder.read_config(), start.records, folder.read_key(), start.reservation or "")
-    return rebuilt(folder, begun, SINGLE_PROCESS)
+    begun = ResumeState(folder.read_config(), start.records, folder.read_key(), start.reservation or "")
+    return rebuild(folder, begun, SINGLE_PROCESS)

@@ -9,15 +9,15 @@ from typing import NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from taciturn.algorithms.averages import average, no_averages
+from taciturn.algorithms.averages import average
 from taciturn.algorithms.base import Agent, SummableAlgorithm
 from taciturn.algorithms.noisy_gradient import ReleasedGradient, SummedGradient, sum_weight
-from taciturn.algorithms.server import Received, new_server
+from taciturn.algorithms.server import Received
 from taciturn.core.arrays import to_numpy
 from taciturn.kernels.threads import parallel_map
 from taciturn.privacy.events import BatchEvent
 from taciturn.privacy.noise import NoiseSource
-from taciturn.training.simulate import MIN_WORK_FOR_THREADS, Round, SimulationState, step_work
+from taciturn.training.simulate import MIN_WORK_FOR_THREADS, Round, SimulationState, start, step_work
 from taciturn.types import Array, Shard
 
 MEAN = 0  # the server's one agent, the mean of all
@@ -53,10 +53,7 @@ def start_sums(shards: Sequence[Shard], runs: int, averages: bool = False) -> Si
     averages
         Whether to keep the theorems' averages, of the mean agent.
     """
-    x, y = shards[0].x, shards[0].y
-    zero = np.zeros((x.shape[1], runs, y.shape[1]), x.dtype)
-    kept = no_averages(zero, 1) if averages else None
-    return SimulationState(0, new_server("full", zero, 1), (Agent(zero, zero),), kept)
+    return start(shards[:1], runs, "full", averages)
 
 
 def simulate_sums(

@@ -15,7 +15,7 @@ from taciturn.privacy.trust import AGENTS
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.records import RunLabel
 from taciturn.training.central import is_central
-from taciturn.training.loop import Progress, noise_source, on_backend, training_rounds
+from taciturn.training.loop import TrainingProgress, noise_source, on_backend, training_rounds
 from taciturn.training.process_group import SINGLE_PROCESS
 from taciturn.training.simulate import start
 from taciturn.types import Array, Classes
@@ -59,7 +59,7 @@ def replay_uploads(
     run: int,
     agent: str | None,
     t: int,
-    watch: Callable[[Progress], None],
+    watch: Callable[[TrainingProgress], None],
 ) -> ReplayedUploads:
     """Replay a run, and return the upload of an agent in one round.
 
@@ -86,7 +86,7 @@ def replay_uploads(
     InputError
         If the noise cannot be drawn again, uploads must not be seen, or the run, agent or round does not exist.
     """
-    if study.settings.noise == "hardened":
+    if study.settings.hardened:
         raise InputError(
             "hardened noise cannot be drawn again, because it comes from the operating system; only a simulation "
             "(--seed N) can be replayed"
@@ -116,12 +116,12 @@ def _replay(
     p: int,
     t: int,
     last: int,
-    watch: Callable[[Progress], None],
+    watch: Callable[[TrainingProgress], None],
 ) -> ReplayedUploads:
     settings, shards, r = study.settings, study.dataset.train, run - part.batch.first
     state = start(shards, part.batch.size, settings.server, averages=False)
     for done in training_rounds(study, part, shards, t - 1, state):
-        watch(Progress(part.batch, done.t, last, None))
+        watch(TrainingProgress(part.batch, done.t, last, None))
         state = done.state
     _, w = part.algorithm.server_send(t, state.server)
     clean, noisy = (
@@ -129,7 +129,7 @@ def _replay(
         for noise in (SilentNoise(), noise_source(study, part)(p, t))
     )
     for done in training_rounds(study, part, shards, last, state):
-        watch(Progress(part.batch, done.t, last, None))
+        watch(TrainingProgress(part.batch, done.t, last, None))
         model = to_numpy(done.w)[:, r]
     target = study.dataset.target
     return ReplayedUploads(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taciturn.objectives import FeasibleSet
-from taciturn.research.theory.theorems import constants
+from taciturn.research.theory.theorems import constants, extent
 from taciturn.types import Array, Shard
 from tests.random_problems import J, K, problem, shards
 
@@ -41,7 +41,7 @@ def test_the_constants_hold_over_the_whole_of_w(loss: str, regulariser: str, nam
         assert change.max() <= found.change * (1 + 1e-9)
     apart = np.sqrt(((u[:, :, None] - u[:, None]) ** 2).sum(axis=(0, 3)))
     assert 0.5 * found.diameter < apart.max() <= found.diameter * (1 + 1e-12)
-    assert np.sqrt((u**2).sum(axis=(0, 2))).max() <= one.feasible.reach(J * K) * (1 + 1e-12)
+    assert np.sqrt((u**2).sum(axis=(0, 2))).max() <= extent(one.feasible, J * K)[0] * (1 + 1e-12)
 
 
 def test_without_a_compact_set_there_are_none() -> None:

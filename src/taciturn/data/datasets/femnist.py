@@ -9,7 +9,6 @@ import string
 import zipfile
 from collections.abc import Iterable, Sequence
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ from taciturn.data.assemble import RawRecords, assemble
 from taciturn.data.dataset_source import SOURCES, DataOptions, Source, data_folder, pixel_names
 from taciturn.data.partition import Partition
 from taciturn.errors import InputError, TaciturnError
-from taciturn.types import Classes, Dataset
+from taciturn.types import Classes, Dataset, slices
 
 CHARACTERS = Classes(tuple(string.digits + string.ascii_uppercase + string.ascii_lowercase))
 FEATURES = pixel_names((28, 28))
@@ -208,8 +207,8 @@ def _from_writers(
     train: dict[str, Writer], test: dict[str, Writer], options: DataOptions, notes: Sequence[str] = ()
 ) -> Dataset:
     names = tuple(sorted(train))
-    ends = np.cumsum([0, *(len(train[name].y) for name in names)])
-    partition = Partition(names, [np.arange(start, end) for start, end in pairwise(ends)])
+    own = slices(len(train[name].y) for name in names)
+    partition = Partition(names, [np.arange(rows.start, rows.stop) for rows in own])
     return _assemble(options, _join(train), partition, test=_join(test) if test else None, notes=notes)
 
 
@@ -267,7 +266,6 @@ SOURCES.register("femnist")(
         known=is_known,
         unprotected="The writer: every party is one writer, and protecting single characters does not hide him or her.",
         features="scattering",
-        preset={"averages": False},  # z of 195 agents takes much memory
         paper={"rounds": 300, "rho": "dynamic", "rho_c1": 0.005, "rho_c2": 0.05, "rho_tc": 2000, "eta": "nonsmooth"},
         takes=frozenset({"sample_fraction", "train_share", "partition_key"}),
         published=True,

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from taciturn.core.arrays import release_memory
 from taciturn.data.allocation import ArrayAllocator, allocator_for, feature_rows, join_rows
 from taciturn.data.assemble import RawRecords, assemble
-from taciturn.data.dataset_source import PARTITION_OPTIONS, SOURCES, DataOptions, Source
+from taciturn.data.dataset_source import PARTITION_OPTIONS, SOURCES, TABLE, DataOptions, Source
 from taciturn.data.encoding import LEFT_OUT, Tally, read_label, read_weights, scale_columns
+from taciturn.data.feature_maps import BINS
 from taciturn.data.partition import (
     ASSIGNMENT,
     HOLD_OUT,
@@ -267,15 +268,15 @@ def chunk_rows(width: int) -> int:
     return max(1, CELLS // width)
 
 
-SOURCES.register("table")(
+SOURCES.register(TABLE)(
     Source(
-        name="table",
+        name=TABLE,
         summary="a table of your own: a .csv or .parquet file, or a folder of them with one file for each agent",
         attribution="yours",
         origin="--data PATH --schema FILE",
         load=load,
         preset={"intercept": True},
         takes=PARTITION_OPTIONS | {"schema", "test", "test_share", "one_owner"},
-        features="bins",
+        features=BINS,
     )
 )

@@ -7,6 +7,7 @@ guarantees are unchanged. `steps_of` and `unit_rows` make that true to the last 
 from __future__ import annotations
 
 from taciturn.data.feature_maps.feature_map import (
+    BINS,
     MAPS,
     NONE,
     FeatureMap,
@@ -20,6 +21,7 @@ from taciturn.data.feature_maps.feature_map import (
 )
 
 __all__ = [
+    "BINS",
     "MAPS",
     "NONE",
     "FeatureMap",

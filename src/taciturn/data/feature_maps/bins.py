@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from taciturn.data.feature_maps.feature_map import MAPS, FeatureMap, InputShape
+from taciturn.data.feature_maps.feature_map import BINS, MAPS, FeatureMap, InputShape
 from taciturn.errors import InputError
-from taciturn.types import GRID, Array, ColumnBlock
+from taciturn.types import GRID, Array, ColumnBlock, slices
 
 EVEN = np.arange(49) / 48.0
 NEAR = 2.0 ** -np.arange(7, 17)  # distances from the lower end; those from the upper end are the first four
@@ -102,10 +102,9 @@ class Bins:
         return found
 
     @property
-    def columns(self) -> tuple[slice, ...]:
+    def columns(self) -> list[slice]:
         """Where the features of each block are before the map."""
-        ends = np.cumsum([block.width for block in self.blocks]).tolist()
-        return tuple(slice(end - block.width, end) for end, block in zip(ends, self.blocks, strict=True))
+        return slices(block.width for block in self.blocks)
 
     def _levels(self, own: NDArray[np.float64], block: ColumnBlock, knots: NDArray[np.float64]) -> NDArray[np.float64]:
         if block.kind != "numeric":
@@ -143,4 +142,4 @@ def _level_names(own: tuple[str, ...], block: ColumnBlock, knots: NDArray[np.flo
 
 
 SUMMARY = f"for tables: numbers as {len(KNOTS)} piecewise-linear features each, so that a model is one curve per column"
-MAPS.register("bins")(FeatureMap(SUMMARY, _width, _build, names=_names, tables=True))
+MAPS.register(BINS)(FeatureMap(SUMMARY, _width, _build, names=_names, tables=True))

@@ -19,7 +19,7 @@ from taciturn.core.registry import Registry
 from taciturn.errors import InputError
 from taciturn.types import Array, ColumnBlock
 
-NONE = "none"
+NONE, BINS = "none", "bins"
 
 LARGEST = 2**23  # bound on any sum in float32, before weights are rounded
 FINE = 4096  # steps per unit of a feature before it is normalised

@@ -56,7 +56,7 @@ def reliability_figure(models: Mapping[str, ClassificationQuality]) -> Figure:
     return drawn
 
 
-def in_words(models: Mapping[str, ClassificationQuality]) -> str:
+def text_alternative(models: Mapping[str, ClassificationQuality]) -> str:
     """Return a text alternative to the diagram: predicted and observed share of every bin."""
     return " ".join(
         f"{name}: " + "; ".join(f"predicted {one.predicted:.2f}, observed {one.observed:.2f}" for one in bins) + "."

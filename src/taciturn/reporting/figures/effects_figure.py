@@ -19,9 +19,9 @@ from taciturn.runs.effects import NOISE_LEVEL, ColumnEffect, RunEffects
 
 ACROSS = 4  # panels in a row
 WIDTH, HEIGHT, REST = 2.9, 2.2, 0.9  # inches: of a panel, and of everything else
-MOST_COLUMNS = 24
-MOST_LEVELS = 10  # categories in a panel
-MOST_OUTPUTS = 6  # classes in a panel
+MAX_COLUMNS = 24
+MAX_LEVELS = 10  # categories in a panel
+MAX_OUTPUTS = 6  # classes in a panel
 LONGEST = 16  # letters of a category
 HEADING = 26  # letters of a column's name
 CLOSE = 0.01  # of the axis; nearer points of a curve are drawn as one
@@ -39,7 +39,7 @@ class Points(NamedTuple):
 
 def effects_figure(effects: RunEffects) -> Figure:
     """Return the panels of a model's columns, the strongest first."""
-    columns, outputs = effects.by_strength()[:MOST_COLUMNS], _outputs(effects)
+    columns, outputs = effects.by_strength()[:MAX_COLUMNS], _outputs(effects)
     across = min(ACROSS, len(columns))
     down = math.ceil(len(columns) / across)
     with rc_context(STYLE):
@@ -70,7 +70,7 @@ def common_scale(effects: RunEffects) -> tuple[float, float]:
 def _extent(effects: RunEffects) -> tuple[float, float, float]:
     """Return where bands and bars end, below and above, and the size of the largest effect."""
     low = high = peak = 0.0
-    for column in effects.by_strength()[:MOST_COLUMNS]:
+    for column in effects.by_strength()[:MAX_COLUMNS]:
         for values, errors in _shown_values(column):
             low = min(low, float((values - NOISE_LEVEL * errors).min()))
             high = max(high, float((values + NOISE_LEVEL * errors).max()))
@@ -138,8 +138,8 @@ def _linear_width(x: NDArray[np.float64]) -> float:
 
 def caption(effects: RunEffects) -> str:
     """Return what the panels show, in sentences."""
-    left_out = len(effects.columns) - MOST_COLUMNS
-    classes = len(effects.outputs) - MOST_OUTPUTS
+    left_out = len(effects.columns) - MAX_COLUMNS
+    classes = len(effects.outputs) - MAX_OUTPUTS
     errors = any(column.error is not None for column in effects.columns)
     low, high, peak = _extent(effects)
     cut = max(-low, high) > REACH * peak
@@ -156,11 +156,11 @@ def caption(effects: RunEffects) -> str:
     if left_out > 0:
         lines.append(f"The {left_out} weakest columns are left out.")
     if classes > 0:
-        lines.append(f"The {MOST_OUTPUTS} classes with the strongest effects are drawn of {len(effects.outputs)}.")
+        lines.append(f"The {MAX_OUTPUTS} classes with the strongest effects are drawn of {len(effects.outputs)}.")
     return "\n".join(lines)
 
 
-def in_words(effects: RunEffects) -> str:
+def text_alternative(effects: RunEffects) -> str:
     """Return a text alternative to the panels: the range of every column's effect."""
     found = []
     for column in effects.by_strength():
@@ -178,7 +178,7 @@ def _outputs(effects: RunEffects) -> list[int]:
     """Return the outputs to draw: those with the strongest effects, in their order."""
     count = len(effects.outputs)
     strength = [max(column.strength(k) for column in effects.columns) for k in range(count)]
-    return sorted(sorted(range(count), key=lambda k: -strength[k])[:MOST_OUTPUTS])
+    return sorted(sorted(range(count), key=lambda k: -strength[k])[:MAX_OUTPUTS])
 
 
 def _draw(axes: Axes, column: ColumnEffect, effects: RunEffects, outputs: list[int]) -> None:
@@ -262,7 +262,7 @@ def _draw_levels(axes: Axes, column: ColumnEffect, effects: RunEffects, outputs:
 def _chosen(column: ColumnEffect) -> list[int]:
     """Return the levels to draw, in the schema's order: those that matter most, by size of their effect and share."""
     weight = (np.square(np.array(column.effect)) * np.array(column.shares)).max(axis=0)
-    return sorted(np.argsort(-weight, kind="stable")[:MOST_LEVELS].tolist())
+    return sorted(np.argsort(-weight, kind="stable")[:MAX_LEVELS].tolist())
 
 
 def _short(text: str, longest: int) -> str:

@@ -53,7 +53,7 @@ def _draw(axes: Axes, label: str, points: list[tuple[int, Estimate]], number: in
         axes.vlines(places, low, values + REACH * spread, color=style["color"], linewidth=width, alpha=alpha)
 
 
-def in_words(rows: Sequence[EvaluationRow]) -> str:
+def text_alternative(rows: Sequence[EvaluationRow]) -> str:
     """Return a text alternative to the figure: every point with its standard errors."""
     points: Mapping[str, list[tuple[int, Estimate]]] = evaluation_points(rows)
     return " ".join(

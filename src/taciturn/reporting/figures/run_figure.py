@@ -92,7 +92,7 @@ def _measured(metric: str, rows: Sequence[MetricsRow]) -> bool:
     return any(getattr(row, metric) is not None for row in rows)
 
 
-def in_words(folders: Sequence[RunFolder], local: bool = True) -> str:
+def text_alternative(folders: Sequence[RunFolder], local: bool = True) -> str:
     """Return a text alternative to the plots: where every line begins and ends."""
     sentences = [
         f"{panel.title}, {panel.unit}: {'; '.join(_course(panel, curve) for curve in found) or 'not measured'}."

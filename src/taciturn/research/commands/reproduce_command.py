@@ -18,6 +18,20 @@ from taciturn.research.reproduction.published import Summary
 from taciturn.research.reproduction.reproduce import check_device, has_gpu
 from taciturn.training_display import TrainingDisplay
 
+WHOLE = "whole"  # the name of a bar
+
+
+class ReproductionDisplay(TrainingDisplay):
+    """A bar for the whole besides those of the studies; lines in a log give the time left of the whole."""
+
+    def show_whole(self, done: int, total: int) -> None:
+        """Show how much of all studies is done."""
+        self._update(WHOLE, done, total, "")
+
+    def _left(self, name: str) -> str:
+        left = super()._left(WHOLE)
+        return f"{left} of the whole" if left else ""
+
 
 @click.command()
 @click.argument("data", required=False, metavar="mnist|femnist")
@@ -98,7 +112,7 @@ def _compute(
     folder = reproduction.ReproductionFolder(out or Path("runs") / f"reproduce-{data}{'-quick' if quick else ''}")
     total = plan.done(plan.stages[-1], plan.rounds)
     try:
-        with TrainingDisplay(stderr) as display, stop_signals(stderr.print) as stop:
+        with ReproductionDisplay(stderr) as display, stop_signals(stderr.print) as stop:
 
             def watch(progress: reproduction.ReproductionProgress) -> None:
                 budgets = [case.epsilon for case in progress.stage.cases]

@@ -17,7 +17,7 @@ from taciturn.objectives.losses import Hinge
 from taciturn.objectives.regularizers import L1, L2
 from taciturn.types import Array, Shard
 
-MOST_ROWS = 200_000  # inequalities that are still solved in a minute
+MAX_ROWS = 200_000  # inequalities that are still solved in a minute
 CUTS = 60  # times that tangents of a square are added
 CLOSE = 1e-10  # of the value: where adding them ends
 
@@ -44,9 +44,9 @@ def solve_hinge(problem: Problem, box: Box, shards: Sequence[Shard]) -> Solved:
 
     x, y = np.concatenate([s.x for s in shards]), np.concatenate([s.y for s in shards])
     shape = x.shape[1], y.shape[1]
-    if y.size > MOST_ROWS:
+    if y.size > MAX_ROWS:
         raise InputError(
-            f"the optimum of the hinge loss is a linear program of {y.size:,} inequalities: at most {MOST_ROWS:,}"
+            f"the optimum of the hinge loss is a linear program of {y.size:,} inequalities: at most {MAX_ROWS:,}"
         )
     if not isinstance(problem.regulariser, L1 | L2):
         raise InputError("the optimum of the hinge loss is known for the regularisers l1 and l2")

@@ -35,8 +35,8 @@ from taciturn.research.theory.theorems import (
     Theorem,
     TheoremConstants,
     check_epsilons,
-    compact,
     constants,
+    extent,
 )
 from taciturn.settings import Settings
 from taciturn.training.loop import on_backend, training_rounds
@@ -304,7 +304,7 @@ def check_run(
             "the records have weights, and the theorems are about losses without: remove them from the schema"
         )
     shards, problem = study.dataset.train, study.problem
-    compact(problem.feasible, shards[0].x.shape[1] * shards[0].y.shape[1])
+    extent(problem.feasible, shards[0].x.shape[1] * shards[0].y.shape[1])
     c, found, theorem = constants(problem, shards), optimum(problem, shards), theorem_for(study.settings)
     checked = []
     with on_backend(study, SINGLE_PROCESS) as there:

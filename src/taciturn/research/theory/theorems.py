@@ -11,6 +11,7 @@ import numpy as np
 from taciturn.core.arrays import to_numpy
 from taciturn.errors import InputError
 from taciturn.objectives import FeasibleSet, Loss, Problem, Regulariser
+from taciturn.objectives.constraints import Box, L2Ball
 from taciturn.objectives.losses import Hinge, Softmax
 from taciturn.objectives.regularizers import L1
 from taciturn.types import Array, Shard
@@ -83,25 +84,28 @@ def constants(problem: Problem, shards: Sequence[Shard]) -> TheoremConstants:
     nor the bound on r changes. What holds for every u in W holds for the maximum over W.
     """
     parameters = shards[0].x.shape[1] * shards[0].y.shape[1]
-    reach = compact(problem.feasible, parameters)
+    reach, diameter = extent(problem.feasible, parameters)
     pull = problem.beta / problem.agents * regulariser_bound(problem.regulariser, reach, parameters)
     return TheoremConstants(
         problem.agents,
         parameters,
         max(_gradient(problem, shard, reach) for shard in shards) + pull,
-        problem.feasible.diameter(parameters),
+        diameter,
         max(_change(problem.loss, shard, reach) for shard in shards) / problem.records,
         problem.smoothness(shards),
         problem.strong_convexity,
     )
 
 
-def compact(feasible: FeasibleSet, parameters: int) -> float:
-    """Return the radius of W, which must be finite."""
-    reach = feasible.reach(parameters)
-    if not math.isfinite(reach):
-        raise InputError("the theorems need a compact W, and the set 'all' has no diameter: use --set box or l2-ball")
-    return reach
+def extent(feasible: FeasibleSet, parameters: int) -> tuple[float, float]:
+    """Return max ||u||_2 and max ||u - v||_2 over points of W with J K `parameters`; W must be compact."""
+    match feasible:
+        case Box(low, high):
+            side = math.sqrt(parameters)
+            return max(abs(low), abs(high)) * side, (high - low) * side
+        case L2Ball(radius):
+            return radius, 2.0 * radius
+    raise InputError("the theorems need a compact W, and the set 'all' has no diameter: use --set box or l2-ball")
 
 
 def residual_bounds(loss: Loss, shard: Shard, reach: float) -> Array:
