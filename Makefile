@@ -31,6 +31,7 @@ bench-tables: .venv/bench-tables  ## private models on tables, against other lib
 
 .venv/core: pyproject.toml constraints.txt setup.py $(wildcard src/taciturn/kernels/*.[ch])
 	@scripts/venv.sh "$(PYTHON)"
+	@echo "installing into .venv (about a minute)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	touch $@
 

@@ -75,7 +75,7 @@ def undersized(claim: Claim) -> list[Game]:
 def row(claim: Claim, played: list[Game]) -> dict[str, Any]:
     """Audit a claim, print what is found in one line, and return all of it."""
     found: Audit = audit_games(claim, played, releases=RELEASES, confidence=CONFIDENCE, seed=SEED)
-    summary: dict[str, Any] = rounded(found.summary(), 4)
+    summary: dict[str, Any] = rounded(found.to_json(), 4)
     if claim.trust == SECURE_SUM:
         summary |= {"colluders": claim.colluders, "missing": claim.missing}
     name = [claim.mode, *(str(summary[key]) for key in ("algorithm", "local_updates", "adjacency", "mechanism"))]

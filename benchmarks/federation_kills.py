@@ -141,7 +141,7 @@ class Accidents(Watched):
             journals = [read_site(self.site(name)).state for name in self.sites]
             for state in journals:
                 with Journal.read(state) as journal:
-                    if any(not begun.closed for begun in journal.experiments()):
+                    if any(not begun.closed_at for begun in journal.experiments()):
                         break
             else:
                 return

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from taciturn.data import DataOptions, load_unmapped
 from tests.cli import warm
 from tests.cli.helpers import ROOT, environment
 
@@ -21,7 +24,7 @@ TUTORIAL = [
     for name in ("first-run", "own-table", "private-budget", "use-the-model", "reading-the-report")
 ]
 ELSEWHERE = {"federate-four-sites.md", "federate-five-sites.md"}  # of several parties: tests/federation/test_journey.py
-SETUP = {"make", "git", "cd"}  # the commands that set up a checkout, which is where the tests already are
+SETUP = {"make", "git", "cd", "mkdir", "cp"}  # they set up a checkout, or a folder in it: the tests have one
 LIBRARIES = ("sklearn.datasets", "sklearn.ensemble", "sklearn.model_selection", "sklearn.pipeline", "pandas", "polars")
 COMES_ALONG = {"taciturn", "numpy", "scipy", "matplotlib"}  # with Taciturn itself
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -85,14 +88,14 @@ class Reader:
         return done.stdout + done.stderr
 
     def _compare(self, shown: str, printed: str) -> None:
-        """All but numbers: noise and clocks are others every time."""
+        """All but numbers and identifiers: noise and clocks are others every time."""
         there = [_shape(line) for line in printed.splitlines()]
         for line in shown.splitlines():
             assert _shape(line) in there, f"the page shows\n{line}\nand the command printed\n{printed}"
 
 
 def _shape(line: str) -> str:
-    return " ".join(re.sub(r"\d[\d.,]*(e-?\d+)?", "0", line).split())
+    return " ".join(re.sub(r"\b[0-9a-f]{12}\b|\d[\d.,]*(e-?\d+)?", "0", line).split())
 
 
 @pytest.fixture
@@ -113,6 +116,20 @@ def test_the_tutorial_can_be_followed(reader: Reader) -> None:
         reader.follow(page)
 
 
+def test_the_tutorial_says_what_constant_answers_would_give() -> None:
+    text = " ".join(TUTORIAL[0].read_text().split())
+    assert "--test-share 0.25" in text and "--partition-key 7" in text
+    heart = ROOT / "examples" / "heart"
+    options = DataOptions(
+        str(heart / "heart.csv"), schema=str(heart / "schema.toml"), test_share=0.25, partition_key=7, private=True
+    )
+    held_out = load_unmapped(options).test
+    assert held_out is not None
+    of, ill = len(held_out.y), int(held_out.y[:, 1].sum())
+    no, yes = (f"{100 * wrong / of:.0f} %" for wrong in (ill, of - ill))
+    assert f'{ill} of these {of} patients are ill: always answering "no" would give {no}, always "yes" {yes}' in text
+
+
 @pytest.mark.parametrize("page", SINGLE, ids=lambda path: path.name)
 def test_a_page_can_be_followed(page: Path, reader: Reader) -> None:
     replace(reader, pictures=page.name == "README.md").follow(page)
@@ -122,10 +139,30 @@ def test_pages_can_be_followed_one_after_the_other_in_one_folder() -> None:
     """No command writes what another page has written: it would be refused."""
     written: dict[str, set[str]] = {}
     for page in (page for page in PAGES if page.name not in ELSEWHERE):
-        lines = "\n".join(snippets(page, "sh")).replace("\\\n", " ")
-        for target in re.findall(r"(?:--out|ledger init|config init) +([\w./-]+)", lines):
+        for target in _written(page):
             written.setdefault(target, set()).add(page.name)
     assert {target: pages for target, pages in written.items() if len(pages) > 1} == {}
+
+
+def test_nothing_that_a_page_writes_is_in_the_repository() -> None:
+    """A reader's file, committed by mistake: the page's own command would refuse to write it."""
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("this is not a checkout")
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    tracked = set(listed.stdout.splitlines())
+    written = {target for page in PAGES for target in _written(page)}
+    assert {"draft.toml", "effects.png"} <= written
+    assert {
+        name for name in tracked if name in written or name.startswith(tuple(f"{one}/" for one in written))
+    } == set()
+
+
+def _written(page: Path) -> Iterator[str]:
+    """Yield the files and folders that a reader of a page writes."""
+    lines = "\n".join(snippets(page, "sh")).replace("\\\n", " ")
+    yield from re.findall(r"(?:--out|--plot|ledger init|config init|mkdir) +([\w./-]+)", lines)
+    code = "\n".join(snippets(page, "python"))
+    yield from re.findall(r"(?:save|savefig|to_csv|write_text|out)(?:\(|=)\"([\w./-]+)\"", code)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if snippets(page, "python")], ids=lambda path: path.name)

@@ -36,7 +36,9 @@ ARCHAIC = re.compile(
     r"\b(whoever|whomsoever|heeds?|heeded|the house|made anew|comes to nothing|is no longer told|goes round"
     r"|came at once|answers? (no|nothing) more|comes? on top|squares add up|for ever|written nowhere|became of"
     r"|what becomes of|what tells|sign of life|in the making|cannot go on|so it does(?! not)|so they do(?! not)"
-    r"|spent at most by|signature is false|no game of its own|asked again in another)\b",
+    r"|spent at most by|signature is false|no game of its own|asked again in another|somebody|columns? of texts"
+    r"|columns? of numbers|speaks? (for|against) (the|it|disease)|of Δ too much|people of this site|change no bit"
+    r"|(is|are) no (row|class|frame|mapping)s?|sites have signed this set)\b",
     re.I,
 )
 

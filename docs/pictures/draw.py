@@ -21,7 +21,7 @@ from taciturn.objectives import SETS
 from taciturn.reporting.figures.style import COLOURS, GREY, STYLE, heading, ink, save
 from taciturn.types import Array
 
-BLUE, RED, GREEN = COLOURS[:3]
+BLUE, RED, GREEN, PURPLE = COLOURS[:4]
 HOMES = np.array([[-2.0, 0.4], [1.6, 2.0], [1.9, -1.8]])  # where each agent's own data pull
 RHO = np.array([[1.0]])
 COURSE = 40  # rounds
@@ -58,14 +58,24 @@ def draw_round() -> Figure:
     axes = drawn.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set(xlim=(0, 72), ylim=(0, 39))
     axes.axis("off")
-    _box(axes, 23, 28, 26, 9, GREY, "server", "averages all z into w")
-    for left, name, colour in ((2, "north", BLUE), (26, "south", RED), (50, "west", GREEN)):
-        _box(axes, left, 1, 20, 13, colour, name, "records stay here\none training step on them\n+ random noise")
-        middle, top = left + 10, 36 + 6 * (left - 26) / 24
-        _arrow(axes, (top - 1.5, 28), (middle - 1.5, 14), GREY)
-        _arrow(axes, (middle + 1.5, 14), (top + 1.5, 28), colour)
-    axes.text(1.5, 22, "w, the common\nmodel, goes out", va="center", color=GREY)
-    axes.text(57.5, 22, "z, a noisy model,\nis all that leaves", va="center")
+    _box(axes, 21, 29, 30, 9, GREY, "server", "averages what it receives")
+    for place, colour in enumerate((BLUE, RED, GREEN, PURPLE)):
+        left = 1 + 18 * place
+        _box(
+            axes,
+            left,
+            1,
+            16,
+            13,
+            colour,
+            f"hospital {place + 1}",
+            "records stay here\none training step on\nthem + random noise",
+        )
+        middle, top = left + 8, 36 + 7 * (place - 1.5)
+        _arrow(axes, (top - 1.5, 29), (middle - 1.5, 14), GREY)
+        _arrow(axes, (middle + 1.5, 14), (top + 1.5, 29), colour)
+    axes.text(1, 24, "the common model\ngoes out", va="center", color=GREY)
+    axes.text(71, 24, "a noisy model is\nall that leaves", va="center", ha="right")
     return drawn
 
 
@@ -125,9 +135,8 @@ def draw_epsilon() -> Figure:
         after = before * np.exp(epsilon) / (1.0 - before + before * np.exp(epsilon))
         axes.plot(epsilon, 100.0 * after, color=colour)
         place = np.searchsorted(after, 0.6)
-        axes.annotate(
-            f"{100 * before:g} %", (epsilon[place], 60), (6, -6), textcoords="offset points", color=ink(colour)
-        )
+        words = f"certain before: {100 * before:g} %" if before == 0.5 else f"{100 * before:g} %"
+        axes.annotate(words, (epsilon[place], 60), (6, -6), textcoords="offset points", color=ink(colour))
     axes.set(xlabel="ε", ylabel="%", xlim=(0, 8), ylim=(0, 102))
     heading(axes, "how certain an attacker can be afterwards, at most")
     return drawn
@@ -226,7 +235,7 @@ def _box(axes: Axes, x: float, y: float, width: float, height: float, colour: st
     axes.add_patch(
         FancyBboxPatch((x, y), width, height, boxstyle="round,pad=0,rounding_size=1.2", ec=colour, fc="white")
     )
-    axes.text(x + width / 2, y + height - 2.2, name, ha="center", va="center", weight="bold", color=colour)
+    axes.text(x + width / 2, y + height - 2.2, name, ha="center", va="center", weight="bold", color=ink(colour))
     axes.text(x + width / 2, y + (height - 3) / 2, text, ha="center", va="center", fontsize=8)
 
 

@@ -119,7 +119,7 @@ def nearest(name: object, choices: Iterable[str]) -> str:
 
 
 def unknown_column(name: object, columns: Iterable[str], where: str = "the table") -> InputError:
-    """Return the error for a column that records lack. It shows no name of theirs but the one asked for, in any case.
+    """Return the error for a missing column. The only name it may show is the wanted one in another case.
 
     >>> str(unknown_column("Age", ["age", "sex"]))
     "no column 'Age' among the 2 of the table: it has 'age'"

@@ -79,10 +79,8 @@ def test_every_draw_has_an_event_and_no_noise_is_an_infinite_one(name: str) -> N
 class Silence:
     """A noise source without noise."""
 
-    def laplace(self, update: int, scale: Array, like: Array) -> Array:
+    def continuous(self, update: int, mechanism: str, scale: Array, like: Array) -> Array:
         return np.zeros_like(like)
-
-    gaussian = l2_laplace = laplace
 
     def poisson_sample(self, update: int, rate: float, records: int, like: Array) -> NDArray[np.bool_]:
         return SeededNoise((1, 2, 3), 0, 2).poisson_sample(update, rate, records, like)

@@ -44,7 +44,7 @@ def by_hand(name: str, parts: list[Shard], seed: int, rounds: int) -> tuple[Arra
                 short = x * min(1.0, bound / np.linalg.norm(x))
                 h = np.exp(short @ w) / np.exp(short @ w).sum()
                 g = g + np.outer(short, h - y) / records
-            noisy = g + SeededNoise((seed,), p, t).gaussian(0, np.array([std]), np.zeros((J, 1, K)))[:, 0]
+            noisy = g + SeededNoise((seed,), p, t).continuous(0, "gaussian", np.array([std]), np.zeros((J, 1, K)))[:, 0]
             if name == "dpgd":
                 z[p] = w - eta * noisy
             else:
@@ -84,13 +84,11 @@ class Impulse:
     round: int
     agents: int
 
-    def gaussian(self, update: int, std: Array, like: Array) -> Array:
+    def continuous(self, update: int, mechanism: str, scale: Array, like: Array) -> Array:
         xi = np.zeros_like(like)
         if like.shape[1] > 1:
             xi[0, (self.round - 1) * self.agents + self.agent, 0] = LITTLE
         return xi
-
-    laplace = gaussian
 
 
 @dataclass(frozen=True)

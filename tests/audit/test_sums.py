@@ -33,7 +33,7 @@ def attack(claim: Claim, *played: Game, releases: int = 30_000) -> Audit:
 def test_the_bound_for_shares_is_close_to_the_claim(claim: Claim, honest: int) -> None:
     found = attack(claim)
     assert 0.7 < found.epsilon_lower <= 1.0
-    assert found.summary()["honest"] == honest
+    assert found.to_json()["honest"] == honest
 
 
 def test_sums_of_samples_are_worth_their_claim() -> None:
@@ -102,7 +102,7 @@ def test_the_bound_for_integer_shares_is_close_to_the_claim(claim: Claim) -> Non
     """The attacker knows everything but the canary, and the integers of all colluders."""
     found = attack(claim, releases=200_000)
     assert 0.85 < found.epsilon_lower <= 1.0
-    assert found.summary()["honest"] == claim.honest == (claim.agents or 0) - claim.colluders - claim.missing
+    assert found.to_json()["honest"] == claim.honest == (claim.agents or 0) - claim.colluders - claim.missing
 
 
 @pytest.mark.parametrize(("colluders", "missing"), [(8, 0), (2, 3)])

@@ -82,7 +82,7 @@ def test_a_public_test_table_gives_public_quality(tmp_path: Path) -> None:
 
 def test_a_table_is_evaluated_for_people(private: Path, tmp_path: Path) -> None:
     done = taciturn("evaluate", private, RECORDS, "--threshold", "0.3", "--out", tmp_path / "p.png")
-    assert "the model was trained on rows of" in done.stderr and "the held-out rows alone" in done.stderr
+    assert "the model was trained on rows of" in done.stderr and "only the held-out rows" in done.stderr
     for words in ("569 records", "95 % interval", "baseline", "log loss", "Brier score", "AUROC", "F1, malignant",
                   "threshold", "specificity", "observed", "north"):  # fmt: skip
         assert words in done.stdout, words

@@ -64,7 +64,7 @@ def test_a_misspelt_key_in_a_file_stops_the_run(tmp_path: Path) -> None:
 
 CHANGES = [
     ("17.99,", "nan,", "radius: 1 missing value became"),
-    ("17.99,", "wide,", "radius: 1 text where a number belongs became"),
+    ("17.99,", "wide,", "radius: 1 value that is not a finite number became"),
     (",malignant\n", ",unclear\n", "diagnosis: 1 record without a label that the schema allows was left out"),
 ]
 

@@ -59,10 +59,10 @@ KEPT: dict[str, tuple[list[float], str]] = {  # line -> its features, and what i
     "1e6,f,p,a,no": ([1, 1, 0, 0], "age: 1 value outside [0, 100] was clipped"),
     "-7,f,p,a,no": ([0, 1, 0, 0], "age: 1 value outside [0, 100] was clipped"),
     ",f,p,a,no": ([0.5, 1, 0, 0], "age: 1 missing value became 50"),
-    "old,f,p,a,no": ([0.5, 1, 0, 0], "age: 1 text where a number belongs became 50"),
-    "inf,f,p,a,no": ([0.5, 1, 0, 0], "age: 1 text where a number belongs became 50"),
-    "1e999,f,p,a,no": ([0.5, 1, 0, 0], "age: 1 text where a number belongs became 50"),
-    "\udcff,f,p,a,no": ([0.5, 1, 0, 0], "age: 1 text where a number belongs became 50"),  # a byte that is no UTF-8
+    "old,f,p,a,no": ([0.5, 1, 0, 0], "age: 1 value that is not a finite number became 50"),
+    "inf,f,p,a,no": ([0.5, 1, 0, 0], "age: 1 value that is not a finite number became 50"),
+    "1e999,f,p,a,no": ([0.5, 1, 0, 0], "age: 1 value that is not a finite number became 50"),
+    "\udcff,f,p,a,no": ([0.5, 1, 0, 0], "age: 1 value that is not a finite number became 50"),  # not UTF-8
     "5,d,p,a,no": ([0.05, 0, 0, 0], "sex: 1 unknown category became no category"),
     "5,F,p,a,no": ([0.05, 0, 0, 0], "sex: 1 unknown category became no category"),
     "5,NA,p,a,no": ([0.05, 0, 0, 0], "sex: 1 missing value became no category"),
@@ -73,9 +73,9 @@ LEFT_OUT = {
     "5,f,p,a,": "y: 1 record without a label that the schema allows was left out",
     "5,f,,a,no": "who: 1 record without a unit was left out",
     "5,f,p,,no": "site: 1 record without an agent was left out",
-    "5,f,p": "1 line that is no row of the table was left out",
-    "5,f,p,a,no,,": "1 line that is no row of the table was left out",
-    '5,"f"x,p,a,no': "1 line that is no row of the table was left out",
+    "5,f,p": "1 line that is not a row of the table was left out",
+    "5,f,p,a,no,,": "1 line that is not a row of the table was left out",
+    '5,"f"x,p,a,no': "1 line that is not a row of the table was left out",
 }
 
 

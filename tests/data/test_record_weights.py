@@ -84,8 +84,8 @@ def test_without_a_declaration_there_are_none(tmp_path: Path) -> None:
 CELLS = {
     "": (0.0, "sw: 1 missing weight became 0"),
     "NaN": (0.0, "sw: 1 missing weight became 0"),
-    "many": (0.0, "sw: 1 text where a weight belongs became 0"),
-    "inf": (0.0, "sw: 1 text where a weight belongs became 0"),
+    "many": (0.0, "sw: 1 value that is not a finite number became 0"),
+    "inf": (0.0, "sw: 1 value that is not a finite number became 0"),
     "-3": (0.0, "sw: 1 value outside [0, 10] was clipped"),
     "1e6": (1.0, "sw: 1 value outside [0, 10] was clipped"),
 }

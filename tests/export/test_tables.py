@@ -152,7 +152,7 @@ def test_a_hashed_column_has_no_form_in_onnx(tmp_path: Path) -> None:
     model = table_model(tmp_path, "none", "classes")
     text = (tmp_path / "s.toml").read_text()
     (tmp_path / "s.toml").write_text(text.replace('categories = ["f", "m"]', "buckets = 2"))
-    with pytest.raises(InputError, match=r"column 'sex' has buckets: ONNX has no hash of texts; use taciturn predict"):
+    with pytest.raises(InputError, match=r"column 'sex' has buckets: ONNX cannot hash strings; use taciturn predict"):
         onnx_model(onnx, model, "run", "private")
 
 

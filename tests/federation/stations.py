@@ -21,7 +21,7 @@ from taciturn.federation.identity import Identity
 from taciturn.federation.kits import provision
 from taciturn.federation.link import pair
 from taciturn.federation.local_cluster import find_free_port
-from taciturn.federation.logs import AuditLog, no_audit
+from taciturn.federation.logs import AuditLog, logged, no_audit
 from tests.federation.helpers import SITES, Federation, make_federation
 
 HEAD = """
@@ -98,7 +98,8 @@ def vault_with(
 
     def work() -> None:
         try:
-            vault.run_vault(site, prepared, 7, found.said.append, found.ended.is_set, audit)
+            with logged(None, found.said.append):
+                vault.run_vault(site, prepared, 7, found.ended.is_set, audit)
         except BaseException as error:
             errors.append(error)
 

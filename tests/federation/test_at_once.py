@@ -23,6 +23,7 @@ from taciturn.federation import site_session
 from taciturn.federation.agent import INTERNAL_ERROR, STUDY_BROKEN, SiteAgent
 from taciturn.federation.agreement import Agreement
 from taciturn.federation.journal import DAILY_LINES, Journal
+from taciturn.federation.logs import logged
 from taciturn.federation.messages import Answer, CloseRequest, Invitation, Ready, Refusal
 from taciturn.federation.site_operations import close_study, site_status
 from taciturn.privacy import hash_chain as chain_module
@@ -151,8 +152,8 @@ def test_a_second_row_of_a_round_is_an_error_of_the_database_before_noise_is_dra
     drawn = _counting(federation, monkeypatch)
     monkeypatch.setattr(agent.journal, "last_round", lambda name: None)  # as if the look had come too early
     lines: list[str] = []
-    agent.log = lines.append
-    assert refused(agent, question(federation, 1, shift=1.0)) == INTERNAL_ERROR
+    with logged(None, lines.append):
+        assert refused(agent, question(federation, 1, shift=1.0)) == INTERNAL_ERROR
     assert drawn == [] and "UNIQUE constraint failed" in lines[0]
     with pytest.raises(sqlite3.IntegrityError), agent.journal.exclusive():
         agent.journal.claim_round(EXPERIMENT, 1, 0, "w")
@@ -326,8 +327,7 @@ def test_refusals_cost_a_bounded_number_of_lines(tmp_path: Path, monkeypatch: py
     commits = [0]
     lines: list[str] = []
     for start in range(3):
-        with federation.agent("north") as agent:
-            agent.log = lines.append
+        with federation.agent("north") as agent, logged(None, lines.append):
             agent.journal.database.connection.set_trace_callback(
                 lambda statement: commits.__setitem__(0, commits[0] + (statement == "commit"))
             )
@@ -360,8 +360,7 @@ def test_a_study_that_broke_its_promise_is_over_at_this_site(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines: list[str] = []
-    with federation.agent("north", None) as agent:
-        agent.log = lines.append
+    with federation.agent("north", None) as agent, logged(None, lines.append):
         invite(agent, federation)
         answered(agent, question(federation, 1))
         algorithm = type(federation.agreement.algorithm)
@@ -390,7 +389,7 @@ def test_a_violation_anywhere_in_a_message_ends_its_study(
     monkeypatch.setattr(type(federation.agreement.algorithm), "agent_step", violated)
     assert refused(agent, question(federation, 1)) == STUDY_BROKEN
     begun = agent.journal.experiment(EXPERIMENT)
-    assert begun is not None and begun.broken
+    assert begun is not None and begun.violated_at
 
 
 def test_a_journal_of_another_version_is_refused_with_a_sentence(tmp_path: Path) -> None:

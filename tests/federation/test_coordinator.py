@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from taciturn.errors import InputError
-from taciturn.federation import coordinator, run_folder, server_state, upload_coordinator
+from taciturn.federation import coordinator, run_folder, server_state
 from taciturn.federation.agent import SiteAgent
 from taciturn.federation.coordinator import (
     FINISHED,
@@ -28,8 +28,9 @@ from taciturn.federation.messages import CloseRequest, Invitation, Question, Rou
 from taciturn.federation.run_folder import RoundLine, participation_totals
 from taciturn.federation.server_state import journal_w
 from taciturn.federation.upload_coordinator import UploadCoordinator
+from taciturn.privacy.trust import Caveat
 from taciturn.reporting.report import write_report
-from taciturn.reporting.statements import DOUBTS, guarantee, headline
+from taciturn.reporting.statements import CAVEATS, guarantee, headline
 from taciturn.runs.folder import read_lines
 from taciturn.runs.records import NonPrivateEntry
 from tests.federation.helpers import (
@@ -67,7 +68,7 @@ def test_reports_say_what_the_network_sees(tmp_path: Path) -> None:
         assert made.run(Local(agents, keep_open)) == FINISHED
     for folder in (made.folder, federation.folder("north", made.experiment)):
         ledger = folder.read_ledger()
-        assert DOUBTS["carried"] in guarantee(ledger.study, ledger.totals).unprotected
+        assert CAVEATS[Caveat.CARRIED] in guarantee(ledger.study, ledger.totals).unprotected
 
 
 @pytest.mark.parametrize(
@@ -171,13 +172,7 @@ def test_an_answer_that_is_lost_was_given_and_is_rolled_back(
 def test_a_coordinator_that_dies_continues_where_it_was(
     federation: Federation, agents: dict[str, SiteAgent], monkeypatch: pytest.MonkeyPatch, where: str, after: bool
 ) -> None:
-    owner: Any = (
-        server_state
-        if hasattr(server_state, where)
-        else upload_coordinator
-        if hasattr(upload_coordinator, where)
-        else coordinator
-    )
+    owner: Any = server_state if hasattr(server_state, where) else coordinator
     real, calls = getattr(owner, where), [0]
 
     def dying(*given: Any) -> Any:
@@ -213,7 +208,7 @@ def test_random_faults_at_every_place(tmp_path: Path, monkeypatch: pytest.Monkey
         federation = make_federation(tmp_path / str(number), {"study": {"rounds": 3}})
         with monkeypatch.context() as patch:
             places: list[tuple[Any, str]] = [(server_state, "save_state"), (server_state, "journal_w")]
-            for owner, name in [*places, (upload_coordinator, "record_round")]:
+            for owner, name in [*places, (coordinator, "record_round")]:
                 patch.setattr(owner, name, mortal(rng, getattr(owner, name)))
             story(federation, rng)
 

@@ -136,8 +136,8 @@ def test_sites_can_refuse_a_trust_model(tmp_path: Path) -> None:
     text = path.read_text()
     for old, new, said in (
         ('trust = ["agents", "secure-sum"]', 'trust = ["agents"]', "trust is secure-sum, but this site accepts agents"),
-        ("colluders_min = 1", "colluders_min = 2", "allows for 1 colluding sites, but this site wants at least 2"),
-        ("quorum_min = 1", "quorum_min = 5", "sums over 4 sites can be opened, but this site wants at least 5 in each"),
+        ("colluders_min = 1", "colluders_min = 2", "colluders is 1, but this site requires noise for at least 2"),
+        ("quorum_min = 1", "quorum_min = 5", "sums over 4 sites can be opened, but this site requires at least 5"),
     ):
         path.write_text(text.replace(old, new))
         assert said in "; ".join(find_objections(read_site(path), derive_agreement(terms)))

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from taciturn.errors import InputError
-from taciturn.federation.agreement import derive_agreement, describe_terms, group_digits
+from taciturn.federation.agreement import derive_agreement, describe_terms
 from taciturn.federation.drafts import draft_terms, insert_identity
-from taciturn.federation.identity import Identity, PublicIdentity, read_public
+from taciturn.federation.identity import Identity, PublicIdentity, group_digits, read_public
 from taciturn.federation.terms import Terms, read_terms
 from tests.cli.helpers import refused, taciturn, taciturn_json
 from tests.federation.helpers import SCHEMA, SITES

@@ -20,8 +20,9 @@ from hypothesis import strategies as st
 
 from taciturn.errors import CorruptFile, InputError
 from taciturn.federation import identity
-from taciturn.federation.identity import ENCRYPTION_OVERHEAD, KEY_DOMAIN, PREFIX, Identity, PublicIdentity
+from taciturn.federation.identity import KEY_DOMAIN, PREFIX, Identity, PublicIdentity
 from taciturn.privacy.signatures import PublicKey, SigningKey, new_key, private_pem, read_secret
+from taciturn.secure_sum.sum_context import HPKE_BYTES, hpke_suite
 
 PRIME = 2**255 - 19
 
@@ -145,7 +146,7 @@ def test_no_changed_byte_of_the_file_makes_another_identity(tmp_path: Path) -> N
 
 
 def test_keys_of_two_owners_are_no_identity(tmp_path: Path, north: Identity, south: Identity) -> None:
-    one, other = (found.place.read_bytes() for found in (north, south))
+    one, other = (found.path.read_bytes() for found in (north, south))
     path = tmp_path / "identity"
     path.touch(0o600)
     for content in (one[:-119] + other[-119:], one[:-238] + other[-238:], other[:-119] + one[-119:]):
@@ -163,7 +164,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_private_keys_are_not_shown(north: Identity) -> None:
-    for pem in north.place.read_bytes().split(b"-----BEGIN PRIVATE KEY-----\n")[1:]:
+    for pem in north.path.read_bytes().split(b"-----BEGIN PRIVATE KEY-----\n")[1:]:
         secret = pem.split(b"\n")[0].decode()
         assert secret not in repr(north) and secret not in repr(north._signing)
     assert "PRIVATE" not in repr(SigningKey(new_key(), Path("place")))
@@ -264,7 +265,7 @@ def test_keys_have_their_length(north: Identity, lengths: tuple[int, int]) -> No
 @given(st.binary(max_size=200), st.binary(max_size=60))
 def test_what_is_encrypted_opens_for_its_receiver_alone(north: Identity, south: Identity, m: bytes, i: bytes) -> None:
     sealed = north.public.encrypt(m, i)
-    assert len(sealed) == len(m) + ENCRYPTION_OVERHEAD
+    assert len(sealed) == len(m) + HPKE_BYTES
     assert north.decrypt(sealed, i) == m == reference(north, sealed, i)
     assert south.decrypt(sealed, i) is None and north.decrypt(sealed, i + b"\0") is None
 
@@ -310,13 +311,13 @@ CT = "1c5250d8034ec2b784ba2cfd69dbdb8af406cfe3ff938e131f0def8c8b60b4db21993c62ce
 def test_encryption_is_that_of_rfc_9180() -> None:
     key = X25519PrivateKey.from_private_bytes(bytes.fromhex(SK_R))
     sealed, info, aad = bytes.fromhex(ENC + CT), b"Ode on a Grecian Urn", b"Count-0"
-    found = openssl.hpke._decrypt_with_aad(identity._suite(), sealed, key, info, aad)
+    found = openssl.hpke._decrypt_with_aad(hpke_suite(), sealed, key, info, aad)
     assert found == b"Beauty is truth, truth beauty" == hpke_open(key, sealed, info, aad)
 
 
 def reference(owner: Identity, sealed: bytes, info: bytes) -> bytes:
     """Decrypt with a second implementation, from the text of RFC 9180, and the key in the owner's file."""
-    key = load_pem_private_key(owner.place.read_bytes()[-119:], password=None)
+    key = load_pem_private_key(owner.path.read_bytes()[-119:], password=None)
     assert isinstance(key, X25519PrivateKey)
     return hpke_open(key, sealed, info, b"")
 

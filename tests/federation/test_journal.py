@@ -119,7 +119,7 @@ def test_without_a_journal_there_is_nothing_to_read(tmp_path: Path) -> None:
 
 def test_a_study_is_noted_once(journal: Journal) -> None:
     begun = journal.experiment(NAME)
-    assert begun is not None and begun.closed is None
+    assert begun is not None and begun.closed_at is None
     assert (begun.study, begun.terms, begun.reservation, begun.non_private) == ("tiny", "terms", "reservation", "")
     assert journal.experiment("other") is None
     with pytest.raises(Exception, match="UNIQUE"):
@@ -235,7 +235,7 @@ def test_the_end_of_a_study_strikes_out_everything(journal: Journal) -> None:
     write(journal, 2, 1)
     journal.close(NAME)
     begun = journal.experiment(NAME)
-    assert begun is not None and begun.closed
+    assert begun is not None and begun.closed_at
     assert kept(journal, 2) == []
     assert [(row.round, row.upload) for row in journal.rounds(NAME)] == [(1, None), (2, None)]
     assert len(journal.departures()) == 2  # what left is known for ever

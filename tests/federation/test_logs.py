@@ -75,8 +75,8 @@ def test_lines_go_to_a_private_file_that_is_rotated(tmp_path: Path, monkeypatch:
 
 def test_without_a_file_lines_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     shown: list[str] = []
-    with logged(None, shown.append) as say:
-        say("the engine is gone")
+    with logged(None, shown.append) as log_line:
+        log_line("the engine is gone")
         logging.getLogger("taciturn.federation").warning("and %s", "back")
     assert shown == ["the engine is gone", "and back"]
     assert capsys.readouterr() == ("", "")

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from taciturn.federation import messages as wire
 from taciturn.federation.agent import INTERNAL_ERROR, SiteAgent
+from taciturn.federation.logs import logged
 from taciturn.federation.messages import Invitation, Ready, Refusal
 from taciturn.federation.validation import REASON_LIMIT, printable
 from taciturn.privacy.accountants.gdp import NO_SLACK, gdp_budget
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.composition import StudyCost
+from taciturn.secure_sum.sum_wire import HEADER_LIMIT, MAGIC
 from tests.federation.helpers import (
     EXPERIMENT,
     LIMIT,
@@ -67,9 +69,9 @@ def reason(federation: Federation) -> str:
         ({"accept": {"algorithms": ["objpm", "objt"]}}, "algorithm is objp, but this site accepts objpm, objt"),
         ({"accept": {"rounds_max": 3}}, "has 4 rounds, but this site accepts at most 3"),
         ({"data": {"schema_sha256": "ab" * 32}}, "but this site agreed to abababababab…"),
-        ({"data": {"total_records": 61}}, "the study declares total_records 60, but this site 61"),
-        ({"data": {"records_max": 21}}, "the study declares records_max 20 for this site, but the site 21"),
-        ({"data": {"records_max": 19}}, "the study declares records_max 20 for this site, but the site 19"),
+        ({"data": {"total_records": 61}}, "the study declares total_records 60, but this site declares 61"),
+        ({"data": {"records_max": 21}}, "the study declares records_max 20 for this site, but the site declares 21"),
+        ({"data": {"records_max": 19}}, "the study declares records_max 20 for this site, but the site declares 19"),
         ({"data": {"table": "", "published": "mnist14"}}, "the study and this site name different data"),
         ({"site": "east"}, "there is no site east in the study, which has north, south, west"),
         ({"protocol": 2}, "this site's file has protocol 2"),
@@ -152,8 +154,7 @@ SECRET = "8.15zz"
 
 def own_affair(federation: Federation) -> None:
     lines: list[str] = []
-    with no_trace(federation) as agent:
-        agent.log = lines.append
+    with no_trace(federation) as agent, logged(None, lines.append):
         data = agent.answer(wire.encode(Invitation(EXPERIMENT, federation.terms.digest)))
         assert wire.decode_reply(data, LIMIT) == Refusal(EXPERIMENT, "north", INTERNAL_ERROR)
         assert len(lines) == 2 and lines[0] and lines[1] == f"refused: {INTERNAL_ERROR}"
@@ -202,7 +203,7 @@ def test_any_bytes_are_answered_by_a_refusal(
 ) -> None:
     federation = _shared(tmp_path_factory)
     with federation.agent("north") as agent:
-        found = wire.decode_reply(agent.answer((wire.MAGIC if magic else b"") + garbage), LIMIT)
+        found = wire.decode_reply(agent.answer((MAGIC if magic else b"") + garbage), LIMIT)
         assert isinstance(found, Refusal) and found.site == "north"
 
 
@@ -217,13 +218,13 @@ def _shared(factory: pytest.TempPathFactory) -> Federation:
 
 def test_a_message_longer_than_a_studys_parameters_is_refused(federation: Federation) -> None:
     with federation.agent("north") as agent:
-        limit = wire.HEADER_LIMIT + 1024
-        assert "the limit is" in _reason(agent, wire.MAGIC + bytes(limit))
-        assert "the limit is" not in _reason(agent, wire.MAGIC + bytes(limit - len(wire.MAGIC)))
+        limit = HEADER_LIMIT + 1024
+        assert "the limit is" in _reason(agent, MAGIC + bytes(limit))
+        assert "the limit is" not in _reason(agent, MAGIC + bytes(limit - len(MAGIC)))
         invite(agent, federation)
         limit += federation.agreement.zero.nbytes
-        assert "the limit is" in _reason(agent, wire.MAGIC + bytes(limit))
-        assert "the limit is" not in _reason(agent, wire.MAGIC + bytes(limit - len(wire.MAGIC)))
+        assert "the limit is" in _reason(agent, MAGIC + bytes(limit))
+        assert "the limit is" not in _reason(agent, MAGIC + bytes(limit - len(MAGIC)))
 
 
 def _reason(agent: SiteAgent, data: bytes) -> str:

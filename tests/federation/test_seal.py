@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taciturn.errors import InputError
-from taciturn.federation import SPEAKS, seal
+from taciturn.federation import MESSAGE_VERSIONS, seal
 from taciturn.federation import messages as wire
 from taciturn.federation.coordinator import FINISHED, WAITING, site_events_path
 from taciturn.federation.identity import Identity, PublicIdentity
@@ -28,9 +28,9 @@ from taciturn.federation.seal import (
     OVERHEAD,
     QUESTION,
     Header,
+    InvalidSeal,
     Opened,
-    OtherTerms,
-    Unsealed,
+    TermsMismatch,
     open_answer,
     open_question,
     reply_header,
@@ -41,6 +41,7 @@ from taciturn.federation.seal import (
 from taciturn.federation.terms import SITE_NAME
 from taciturn.federation.upload_coordinator import UploadCoordinator
 from taciturn.federation.validation import Rejected, read_ready
+from taciturn.secure_sum.sum_wire import MAGIC
 from tests.federation.helpers import EXPERIMENT, SITES, Federation, Local, check_like_replay, make_federation
 
 LIMIT = 1000
@@ -110,7 +111,7 @@ def inside(data: bytes, receiver: Identity) -> bytes:
 
 
 def refused(what: Callable[..., object], *given: Any, match: str | None = None) -> None:
-    with pytest.raises(Unsealed, match=match):
+    with pytest.raises(InvalidSeal, match=match):
         what(*given)
 
 
@@ -162,7 +163,7 @@ def test_a_changed_head_is_refused_whatever_is_expected(we: Parties) -> None:
         changed[bit // 8] ^= 1 << bit % 8
         try:
             header, _ = seal._parse(bytes(changed))
-        except Unsealed:
+        except InvalidSeal:
             continue
         if header.kind == QUESTION:
             tried += 1
@@ -199,7 +200,7 @@ def test_garbage_is_refused(we: Parties, garbage: bytes) -> None:
     head = seal._head(HEADER)
     for data in (garbage, seal.MAGIC + garbage, head + garbage, head[:-1] + garbage):
         refused(we.read, data)
-    refused(we.read, wire.MAGIC + head[len(wire.MAGIC) :] + garbage, match="not a sealed message")
+    refused(we.read, MAGIC + head[len(MAGIC) :] + garbage, match="not a sealed message")
 
 
 @pytest.mark.parametrize(
@@ -265,22 +266,22 @@ def test_before_a_study_is_at_work_any_study_and_every_known_version_is_read(we:
         data = we.asked(BODY, HEADER._replace(version=version))
         return open_question(data, we.north, we.center.public, LIMIT, site="north", terms=TERMS)
 
-    for version in (HANDSHAKE, *SPEAKS):
+    for version in (HANDSHAKE, *MESSAGE_VERSIONS):
         assert read(version).header == HEADER._replace(version=version)
-    for version in (SPEAKS[-1] + 1, 2**16 - 1):
+    for version in (MESSAGE_VERSIONS[-1] + 1, 2**16 - 1):
         refused(read, version, match=f"version {version}")
 
 
 def test_other_terms_are_told_apart_only_where_the_coordinator_signed_them(we: Parties) -> None:
     """A site explains a mistake to its coordinator only, and answers no other sender."""
     other = HEADER._replace(terms=bytes(32))
-    with pytest.raises(OtherTerms):
+    with pytest.raises(TermsMismatch):
         we.read(we.asked(BODY, other))
     by_south = seal_question(BODY, other, we.south, we.north.public)
     for data in (by_south, forged(other, bytes(64) + BODY, we.north.public), seal._head(other) + bytes(200)):
-        with pytest.raises(Unsealed) as caught:
+        with pytest.raises(InvalidSeal) as caught:
             we.read(data)
-        assert not isinstance(caught.value, OtherTerms)
+        assert not isinstance(caught.value, TermsMismatch)
 
 
 def test_a_message_for_another_receiver_is_refused(we: Parties) -> None:
@@ -374,7 +375,7 @@ def test_a_question_is_no_answer_and_an_answer_no_question(we: Parties) -> None:
 def test_a_site_can_show_the_model_it_was_sent(we: Parties) -> None:
     body = wire.encode(CloseRequest(EXPERIMENT, 40, np.ones((3, 1, 2))))
     found = we.read(we.asked(body))
-    record = json.loads(json.dumps(found.signed.record()))
+    record = json.loads(json.dumps(found.signed.to_json()))
     assert verify_evidence(record, body, we.center.public, we.north.public) == HEADER
     other = wire.encode(CloseRequest(EXPERIMENT, 40, np.zeros((3, 1, 2))))
     refused(verify_evidence, record, other, we.center.public, we.north.public, match="another message")
@@ -389,13 +390,13 @@ def test_a_site_can_show_the_model_it_was_sent(we: Parties) -> None:
 
 def test_a_coordinator_can_show_what_a_site_answered(we: Parties) -> None:
     question = we.asked()
-    record = we.heard(we.said(question), question).signed.record()
+    record = we.heard(we.said(question), question).signed.to_json()
     assert verify_evidence(record, BODY, we.center.public, we.north.public) == reply_header(question)
     refused(verify_evidence, record, BODY, we.north.public, we.center.public, match="did not sign")
 
 
 def test_what_is_no_record_shows_nothing(we: Parties) -> None:
-    record = we.read(we.asked()).signed.record()
+    record = we.read(we.asked()).signed.to_json()
 
     def shown(thing: Any) -> None:
         refused(verify_evidence, thing, BODY, we.center.public, we.north.public)
@@ -448,8 +449,8 @@ class Sealed(Local):
         return replies
 
     def _vault(self, site: str, data: bytes) -> bytes:
-        me, center, speaks = self.parties[site], self.parties["center"].public, self.agents[site].speaks
-        found = open_question(data, me, center, 10**6, site=site, terms=self.terms, versions=(HANDSHAKE, *speaks))
+        me, center, versions = self.parties[site], self.parties["center"].public, self.agents[site].versions
+        found = open_question(data, me, center, 10**6, site=site, terms=self.terms, versions=(HANDSHAKE, *versions))
         return seal_answer(self.agents[site].answer(found.body), reply_header(data), me, center)
 
 
@@ -464,10 +465,10 @@ def conducted(
     """Run a study among parties that support these versions."""
     parties = {name: Identity.create(federation.root / f"{name}.identity") for name in ("center", *SITES)}
     coordinator = federation.coordinator()
-    coordinator.speaks = center
+    coordinator.versions = center
     with federation.agents() as agents:
-        for site, speaks in sites.items():
-            agents[site].speaks = speaks
+        for site, versions in sites.items():
+            agents[site].versions = versions
         terms = bytes.fromhex(federation.terms.digest)
         engine = Sealed(agents, parties=parties, experiment=coordinator.experiment, terms=terms)
         return coordinator.run(engine), coordinator, engine
@@ -508,7 +509,7 @@ def test_the_version_is_the_highest_that_both_speak() -> None:
     for theirs, ours in (((1, 1), range(2, 3)), ((4, 9), range(1, 4))):
         with pytest.raises(InputError, match="needs a newer Taciturn"):
             choose_version(theirs, ours)
-    assert len(SPEAKS) in (1, 2) and SPEAKS[0] > HANDSHAKE
+    assert len(MESSAGE_VERSIONS) in (1, 2) and MESSAGE_VERSIONS[0] > HANDSHAKE
 
 
 @pytest.mark.parametrize("version", [0, 3, 2**16, 10**400])

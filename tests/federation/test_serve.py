@@ -110,7 +110,7 @@ def test_the_page_has_what_left_with_its_event(busy: Federation) -> None:
     uploads = {row["upload"]: row for row in busy.released("north")}
     assert {row[4] for row in rows[1:3]} == set(uploads)
     assert all("gaussian" in row[5] for row in rows[1:3]) and rows[0][5] == "–"
-    assert all(row.good for row in page.rows) and page.meter is not None and 0 < page.meter.share < 1
+    assert all(row.ok for row in page.rows) and page.meter is not None and 0 < page.meter.share < 1
 
 
 def test_an_upload_without_an_event_is_marked(busy: Federation) -> None:
@@ -120,7 +120,7 @@ def test_an_upload_without_an_event_is_marked(busy: Federation) -> None:
         agent.journal.record_departure("0" * 32, "answer", 9, b"made up")
         agent.journal.settle_departure(digest(b"made up"), "left")
     row = watch.report().page.rows[0]
-    assert row.cells[5] == "NOT IN THE LEDGER" and not row.good
+    assert row.cells[5] == "NOT IN THE LEDGER" and not row.ok
 
 
 def test_a_coordinators_vitals(federation: Federation) -> None:

@@ -107,7 +107,7 @@ def test_a_process_that_is_not_there_is_not_connected(federation: Federation, ho
     else:
         found = site_status(federation.file("north"))
     assert (found["running"], found["connected"], found["connected_since"], found["pid"]) == (False, False, None, None)
-    assert found["study_at_work"] == ""
+    assert found["active_study"] == ""
     assert bool(found["last_heartbeat"]) == (how in ("dead", "frozen"))
     assert found["budget_left"] == pytest.approx(3.0)
 

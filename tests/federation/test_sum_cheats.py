@@ -171,7 +171,7 @@ def replayed_receipt(made: Crew) -> Opened:
 
 SCRIPTS: list[tuple[Callable[[Crew], Opened], type[SlotRules], str]] = [
     (both_ways, SeveralSets, "agreed to another set"),
-    (unsigned_lists, NoSignatures, "0 sites have signed this set; it takes 4"),
+    (unsigned_lists, NoSignatures, "this set has 0 of the 4 signatures needed"),
     (below_the_quorum, NoQuorum, "a sum of 1 sites has too little noise: the quorum is 4"),
     (late_answers, Keeping, "slot 0 has ended here: slot 1 has begun"),
     (another_model, NoModel, "used for another question"),

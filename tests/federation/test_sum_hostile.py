@@ -17,7 +17,7 @@ import pytest
 from taciturn.federation import messages as wire
 from taciturn.federation.coordinator import FINISHED, site_events_path
 from taciturn.federation.identity import Identity
-from taciturn.federation.messages import MAGIC, Question, Refusal, RoundRequest, SumAnswer, SumRequest, SumRoundRequest
+from taciturn.federation.messages import Question, Refusal, RoundRequest, SumAnswer, SumRequest, SumRoundRequest
 from taciturn.federation.run_folder import read_rounds
 from taciturn.federation.sum_coordinator import SumCoordinator
 from taciturn.federation.sum_terms import SPARE_EPOCHS
@@ -39,6 +39,7 @@ from taciturn.secure_sum.epoch_messages import (
 from taciturn.secure_sum.masking import pack, unpack
 from taciturn.secure_sum.shamir import PRIME, element_bytes, read_elements
 from taciturn.secure_sum.slot_messages import AliveRequest, MaskedUpload, RevealedShares, ShareRequest, SumQuestion
+from taciturn.secure_sum.sum_wire import MAGIC
 from taciturn.types import Array
 from tests.federation.helpers import EXPERIMENT, Local
 from tests.federation.sum_adversary import NOTHING, Crew, SiteRefused, coalition_of, crew

@@ -19,6 +19,7 @@ from taciturn.federation.agent import INTERNAL_ERROR, STUDY_BROKEN, SiteAgent
 from taciturn.federation.coordinator import FINISHED
 from taciturn.federation.identity import Identity
 from taciturn.federation.journal import Journal
+from taciturn.federation.logs import logged
 from taciturn.federation.messages import CloseRequest, Question
 from taciturn.federation.sum_journal import SumJournal
 from taciturn.federation.sum_session import SumSession
@@ -81,8 +82,7 @@ def test_a_journal_that_forgot_an_opinion_is_refused_and_would_give_a_second_one
                 restore(made, site, tmp_path / f"{site} {careful}")
             if careful:
                 lines: list[str] = []
-                made.agents["s1"].log = lines.append
-                with pytest.raises(SiteRefused, match=INTERNAL_ERROR):
+                with pytest.raises(SiteRefused, match=INTERNAL_ERROR), logged(None, lines.append):
                     made.invite()
                 assert any("an old journal was restored" in line for line in lines)
                 continue

@@ -148,7 +148,7 @@ def test_the_page_of_a_site_shows_slots_and_peers(ended: Ended) -> None:
     facts = dict(page.facts)
     assert facts["peers"] == "all 4 verified"
     assert facts["newest slot"].endswith("; 7 charged in its study")
-    assert all(row.good for row in page.rows)
+    assert all(row.ok for row in page.rows)
     assert "masked upload" in {row.cells[1] for row in page.rows}
 
 
@@ -160,7 +160,7 @@ def test_the_page_of_a_site_marks_a_masked_upload_without_an_event(ended: Ended)
     (row, *others) = SiteMonitor(federation.file("s2")).report().page.rows
     with Journal.open(federation.site("s2").state) as journal, journal.exclusive():
         journal._execute("delete from departures where sha256 = ?", wire.digest(b"forged"))
-    assert not row.good and row.cells[-1] == "NOT IN THE LEDGER" and all(other.good for other in others)
+    assert not row.ok and row.cells[-1] == "NOT IN THE LEDGER" and all(other.ok for other in others)
 
 
 def test_the_page_of_the_coordinator_shows_slots(ended: Ended) -> None:

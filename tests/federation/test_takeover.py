@@ -35,6 +35,7 @@ from taciturn.federation.identity import Identity
 from taciturn.federation.kits import provision
 from taciturn.federation.link import BrokenLink, Frame, Kind, Link
 from taciturn.federation.local_cluster import find_free_port
+from taciturn.federation.logs import logged
 from taciturn.federation.messages import Answer, Invitation, Question, Ready, Refusal, Reply
 from taciturn.federation.policy import read_site
 from taciturn.federation.seal import HANDSHAKE, QUESTION, Header, open_answer, reply_header, seal_question
@@ -250,14 +251,15 @@ def test_a_site_whose_engine_was_taken_over_keeps_everything_and_lives_on(
     monkeypatch.setattr(vault, "LONGEST_WAIT", 0.1)  # seconds between two engines
     said: list[str] = []
     log, stop = site.state / "engine.log", threading.Event()
-    running = threading.Thread(target=vault.run_vault, args=(site, StudyLoader(), 7, said.append, stop.is_set))
-    running.start()
-    try:
-        _wait(lambda: ended(log) or not running.is_alive(), PATIENCE)
-        assert running.is_alive(), said
-    finally:
-        stop.set()
-        running.join(PATIENCE)
+    running = threading.Thread(target=vault.run_vault, args=(site, StudyLoader(), 7, stop.is_set))
+    with logged(None, said.append):
+        running.start()
+        try:
+            _wait(lambda: ended(log) or not running.is_alive(), PATIENCE)
+            assert running.is_alive(), said
+        finally:
+            stop.set()
+            running.join(PATIENCE)
     assert taken.started == ["garbage", "giant", "impossible", "site"]
     assert sum("restarting the engine" in line for line in said) == 3 and len(said) < 100
     assert any("a frame has 4294967295 bytes" in line for line in said)
@@ -292,7 +294,7 @@ def test_a_coordinator_whose_engine_was_taken_over_believes_nothing_and_can_be_s
     party: Party, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listener: int
 ) -> None:
     terms, out = party.federation.terms, tmp_path / "run"
-    kits, identity = tmp_path / "kits", party.coordinator.place
+    kits, identity = tmp_path / "kits", party.coordinator.path
     given = {
         "secrets": [
             *map(str, (out, identity, terms.path, kits / "authority" / "ca.key", kits / "north", "/etc/shadow")),
@@ -317,7 +319,8 @@ def test_a_coordinator_whose_engine_was_taken_over_believes_nothing_and_can_be_s
 
     end = threading.Timer(PATIENCE, lambda: began.append(0.0))
     end.start()
-    folder, outcome = run_coordinator(terms, kits, identity, out, said.append, stop, lambda line: None)
+    with logged(None, said.append):
+        folder, outcome = run_coordinator(terms, kits, identity, out, stop, lambda line: None)
     end.cancel()
     assert outcome == STOPPED and began[0] > 0.0
     assert taken.started == ["garbage", "giant", "hub"]
@@ -338,14 +341,10 @@ def test_no_engine_starts_that_could_reach_more(
     monkeypatch.setattr(engine, "try_confinement", lambda secrets, **options: Trial((way,), {}, ("journal",)))
     with pytest.raises(InputError, match="could open the journal"):
         if role == "site":
-            vault.run_vault(
-                read_site(party.federation.file("north")), StudyLoader(), 7, lambda line: None, lambda: False
-            )
+            vault.run_vault(read_site(party.federation.file("north")), StudyLoader(), 7, lambda: False)
         else:
-            terms, place = party.federation.terms, party.coordinator.place
-            run_coordinator(
-                terms, tmp_path / "kits", place, tmp_path / "run", lambda s: None, lambda: False, lambda line: None
-            )
+            terms, place = party.federation.terms, party.coordinator.path
+            run_coordinator(terms, tmp_path / "kits", place, tmp_path / "run", lambda: False, lambda line: None)
     assert taken.started == []
 
 

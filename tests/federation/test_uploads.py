@@ -18,6 +18,7 @@ from taciturn.federation.run_folder import participation_totals
 from taciturn.federation.upload_coordinator import UploadCoordinator
 from taciturn.federation.validation import REASON_LIMIT, Rejected, read_answer, read_closed, read_ready
 from taciturn.runs.folder import read_lines
+from taciturn.secure_sum.sum_wire import MAGIC
 from tests.federation.helpers import (
     EXPERIMENT,
     LIMIT,
@@ -105,7 +106,7 @@ def test_the_words_of_a_rejection_are_fit_for_a_terminal() -> None:
 
 def test_a_rejection_is_not_as_long_as_a_hostile_site_likes() -> None:
     header = b'{"kind":"answer","array":{"dtype":"%s","shape":[3,1,2]}}' % (b"x" * 50_000)
-    data = wire.MAGIC + len(header).to_bytes(4, "big") + header
+    data = MAGIC + len(header).to_bytes(4, "big") + header
     with pytest.raises(Rejected) as caught:
         read_answer(data, "west", EXPERIMENT, 2, ZERO)
     assert len(str(caught.value)) < REASON_LIMIT + 100

@@ -23,6 +23,7 @@ from taciturn.federation.exchange import SealedExchange
 from taciturn.federation.identity import Identity
 from taciturn.federation.journal import KEPT_BACK, Journal
 from taciturn.federation.link import BrokenLink, Frame, Kind, Link, pair
+from taciturn.federation.logs import logged
 from taciturn.federation.messages import Answer, Closed, CloseRequest, Invitation, Question, Ready, Refusal, Reply
 from taciturn.federation.release import ReleaseGate
 from taciturn.federation.run_folder import MODEL_SIGNATURE, verify_model_signature
@@ -84,10 +85,9 @@ def parties(tmp_path: Path) -> Iterator[Parties]:
     with federation.agents() as agents:
         found = Parties(federation, coordinator, made, {})
         for site, agent in agents.items():
-            found.vaults[site] = Vault(
-                federation.file(site), agent, made[site], ReleaseGate(agent.journal), found.said.append
-            )
-        yield found
+            found.vaults[site] = Vault(federation.file(site), agent, made[site], ReleaseGate(agent.journal))
+        with logged(None, found.said.append):
+            yield found
 
 
 def test_what_the_coordinator_asks_is_answered(parties: Parties) -> None:

@@ -11,6 +11,7 @@ from taciturn.federation.coordinator import STOPPED
 from taciturn.federation.coordinator_process import CoordinatorProcess
 from taciturn.federation.engine import hub_address
 from taciturn.federation.kits import HUB
+from taciturn.federation.logs import logged
 from taciturn.federation.site_operations import site_status
 from tests.federation.stations import (
     FALLS,
@@ -85,9 +86,10 @@ def test_a_coordinator_starts_a_bad_hub_again(
     address = hub_address(terms.host, terms.port)
     hub = Other(HUB, [], tmp_path / "kits" / HUB, address, 1 << 20, tmp_path / "hub.log", code=code)
     study = CoordinatorProcess(
-        terms, hub, identity, federation.coordinator(), said.append, lambda: len(_gone(said)) >= 2, lambda line: None
+        terms, hub, identity, federation.coordinator(), lambda: len(_gone(said)) >= 2, lambda line: None
     )
-    assert study.run() == STOPPED
+    with logged(None, said.append):
+        assert study.run() == STOPPED
     assert len(_gone(said)) == 2 and all(words in line for line in _gone(said))
     assert study.status.restarts == 2
 

@@ -24,6 +24,7 @@ from taciturn.federation.messages import (
     Refusal,
     RoundRequest,
 )
+from taciturn.secure_sum.sum_wire import HEADER_LIMIT, MAGIC
 
 LIMIT = 1 << 20
 WORDS = st.text(max_size=60)
@@ -75,13 +76,13 @@ def decoded(data: Any, limit: int = LIMIT) -> Any:
 
 def raw(header: Any, body: bytes = b"", size: int | None = None) -> bytes:
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    return wire.MAGIC + (len(text) if size is None else size).to_bytes(4, "big") + text + body
+    return MAGIC + (len(text) if size is None else size).to_bytes(4, "big") + text + body
 
 
 def parts(message: Any) -> tuple[dict[str, Any], bytes]:
     """Header and body of an encoded message."""
     data = wire.encode(message)
-    start = len(wire.MAGIC) + 4
+    start = len(MAGIC) + 4
     size = int.from_bytes(data[start - 4 : start], "big")
     return json.loads(data[start : start + size]), data[start + size :]
 
@@ -127,7 +128,7 @@ def test_bytes_behind_a_message_are_refused(message: Any, behind: bytes) -> None
 
 @given(st.binary(max_size=200), st.binary(max_size=40))
 def test_garbage_is_refused(garbage: bytes, body: bytes) -> None:
-    for data in (garbage, wire.MAGIC + garbage, raw(garbage, body)):
+    for data in (garbage, MAGIC + garbage, raw(garbage, body)):
         assert decoded(data) is None
 
 
@@ -182,7 +183,7 @@ def test_deep_nests_in_a_header_are_refused(depth: int) -> None:
         assert decoded(raw(text.encode(), body)) is None
 
 
-@pytest.mark.parametrize("size", [2**32 - 1, 2**31, wire.HEADER_LIMIT + 1, 10_000])
+@pytest.mark.parametrize("size", [2**32 - 1, 2**31, HEADER_LIMIT + 1, 10_000])
 def test_a_header_length_is_not_believed(size: int) -> None:
     header, body = parts(ANSWER)
     assert decoded(raw(header, body, size)) is None
@@ -190,7 +191,7 @@ def test_a_header_length_is_not_believed(size: int) -> None:
 
 def test_a_header_over_the_limit_is_refused_even_if_it_is_there() -> None:
     header, body = parts(RoundRequest("e", 1, {f"{n:03}" * 10: n for n in range(2500)}, ZERO))
-    assert len(json.dumps(header)) > wire.HEADER_LIMIT
+    assert len(json.dumps(header)) > HEADER_LIMIT
     assert decoded(raw(header, body)) is None
 
 
@@ -268,10 +269,10 @@ def test_a_message_of_the_other_direction_is_refused() -> None:
             read(wire.encode(message), LIMIT)
 
 
-@pytest.mark.parametrize("magic", [b"TACITURN\x02", b"taciturn\x01", b"\x00" * len(wire.MAGIC)])
+@pytest.mark.parametrize("magic", [b"TACITURN\x02", b"taciturn\x01", b"\x00" * len(MAGIC)])
 def test_a_message_of_another_protocol_is_refused(magic: bytes) -> None:
     for message in EVERY:
-        assert decoded(magic + wire.encode(message)[len(wire.MAGIC) :]) is None
+        assert decoded(magic + wire.encode(message)[len(MAGIC) :]) is None
 
 
 def test_an_upload_is_hardly_longer_than_its_numbers() -> None:

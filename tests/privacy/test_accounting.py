@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taciturn.errors import CorruptFile, InputError
-from taciturn.privacy.accountants import EXPLAINED, pure, tightest
+from taciturn.privacy.accountants import ACCOUNTANTS, AccountantSpec, describe_accountant, pure, tightest
 from taciturn.privacy.accountants.pld import pld, pld_epsilon
 from taciturn.privacy.accountants.zcdp import zcdp, zcdp_budget, zcdp_epsilon
 from taciturn.privacy.calibration import affordable_rounds, calibrate
@@ -190,7 +190,14 @@ def test_an_event_survives_the_ledger(event: Event) -> None:
         event_of({"mechanism": event.mechanism})
 
 
-def test_every_accountant_is_explained() -> None:
-    from taciturn.privacy.accountants import ACCOUNTANTS
+def test_a_plugin_accountant_bounds_what_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    def calibrated() -> float:
+        return calibrate(lambda scale: {Noise("laplace", scale, 1.0, 1.0): 1}, 1.0, 1e-6)
 
-    assert set(ACCOUNTANTS) | {"none"} == set(EXPLAINED)
+    before = calibrated()
+    monkeypatch.setattr(ACCOUNTANTS, "_items", ACCOUNTANTS._items.copy())
+    half = AccountantSpec(lambda counts, delta: (found := pure(counts, delta)) and found / 2.0, "half of it")
+    ACCOUNTANTS.register("half")(half)
+    assert calibrated() == pytest.approx(before / 2.0, rel=1e-4)
+    assert tightest({Noise("laplace", 1.0, 1.0, 1.0): 1}, 1e-6) == (0.5, "half")
+    assert describe_accountant("half") == "half of it"

@@ -21,7 +21,7 @@ from taciturn.core.storage import to_json
 from taciturn.errors import InputError
 from taciturn.planning.plan import plan_study
 from taciturn.privacy.accountants import tightest
-from taciturn.privacy.accountants.gdp import NO_SLACK, Slack, gdp_budget, gdp_epsilon, gdp_worth, pure_mu
+from taciturn.privacy.accountants.gdp import NO_SLACK, Slack, gdp_budget, gdp_epsilon, gdp_mu_squared, pure_mu
 from taciturn.privacy.accountants.zcdp import ORDERS, zcdp_epsilon
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.calibration import calibrate
@@ -147,10 +147,10 @@ def test_what_is_pure_is_gaussian(epsilon: float) -> None:
 
 def test_costs_of_events() -> None:
     laplace = Noise("laplace", 10.0, 2.0, 1.0)
-    assert gdp_worth(laplace) == pytest.approx(math.pi / 200.0)  # by its coordinates
-    assert gdp_worth(Noise("laplace", 10.0, 1.0, 1.0)) == pytest.approx(pure_mu(0.1) ** 2)
-    assert gdp_worth(Noise("l2-laplace", 10.0, math.inf, 1.0)) == pytest.approx(pure_mu(0.1) ** 2)
-    assert gdp_worth(Discrete(10.0, 1.0, 5.0, 7)) == pytest.approx(0.01)
+    assert gdp_mu_squared(laplace) == pytest.approx(math.pi / 200.0)  # by its coordinates
+    assert gdp_mu_squared(Noise("laplace", 10.0, 1.0, 1.0)) == pytest.approx(pure_mu(0.1) ** 2)
+    assert gdp_mu_squared(Noise("l2-laplace", 10.0, math.inf, 1.0)) == pytest.approx(pure_mu(0.1) ** 2)
+    assert gdp_mu_squared(Discrete(10.0, 1.0, 5.0, 7)) == pytest.approx(0.01)
     gaussian = cost_of({Noise("gaussian", 10.0, math.inf, 1.0): 3, Hidden(10.0, 1.0, 1, 0.5): 1})
     assert gaussian.gdp == pytest.approx(0.04) and gaussian.zcdp == pytest.approx(0.02) and gaussian.slack == NO_SLACK
     for other in (NON_PRIVATE, Sampled(1.0, 1.0, 0.1), Objective(1.0, 1.0, 0.1, 2, "objective-gaussian")):
@@ -162,7 +162,7 @@ def test_sums_and_largest_go_field_by_field() -> None:
     one, other = StudyCost(1.0, 2.0, 3.0, 4.0, 0.5), StudyCost(2.0, 1.0, 1.0, 9.0, 0.1)
     assert total_cost([one, other]) == StudyCost(3.0, 3.0, 4.0, 13.0, 0.6)
     assert max_cost([one, other]) == StudyCost(2.0, 2.0, 3.0, 9.0, 0.5)
-    assert StudyCost.read(json.loads(to_json(asdict(StudyCost(math.inf, 0.1))))) == StudyCost(math.inf, 0.1)
+    assert StudyCost.from_json(json.loads(to_json(asdict(StudyCost(math.inf, 0.1))))) == StudyCost(math.inf, 0.1)
 
 
 def test_a_mixture_is_bounded_by_the_tightest_that_knows_it() -> None:

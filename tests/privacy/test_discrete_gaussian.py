@@ -16,7 +16,7 @@ from scipy.stats import norm
 
 from taciturn.algorithms.privacy_costs import IntegerGrid
 from taciturn.privacy.accountants import tightest
-from taciturn.privacy.accountants.gdp import REACH, Slack, gdp, slack_of
+from taciturn.privacy.accountants.gdp import TAIL, Slack, gdp, slack_of
 from taciturn.privacy.accountants.zcdp import zcdp
 from taciturn.privacy.calibration import calibrate
 from taciturn.privacy.events import Discrete, Event
@@ -130,7 +130,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 @pytest.mark.parametrize(
     ("sigma", "shift", "rounds"), [(1.0, 1, 1), (2.0, 1, 4), (3.0, 2, 3), (5.0, 1, 12), (8.0, 8, 2)]
 )
-@pytest.mark.parametrize("reach", [3.0, 5.0, REACH])
+@pytest.mark.parametrize("reach", [3.0, 5.0, TAIL])
 def test_the_theorem_holds_for_exact_probabilities(sigma: float, shift: int, rounds: int, reach: float) -> None:
     """delta_discrete(epsilon + K+ + K-) <= e^K+ delta_continuous(epsilon) + p, at every epsilon."""
     slack = slack_of(Discrete(sigma, float(shift), sigma, 1), reach) * rounds
@@ -140,7 +140,7 @@ def test_the_theorem_holds_for_exact_probabilities(sigma: float, shift: int, rou
         assert divergence(sigma, shift, rounds, epsilon + slack.above + slack.below) <= bound
 
 
-@pytest.mark.parametrize("reach", [3.0, REACH])
+@pytest.mark.parametrize("reach", [3.0, TAIL])
 def test_the_theorem_holds_for_an_analyst_who_chooses_the_next_release(reach: float) -> None:
     """After a first output above 0, one that is moved twice as far under twice the noise; else one like the first.
 

@@ -12,7 +12,7 @@ import pytest
 from taciturn.core.storage import append_bytes
 from taciturn.errors import CorruptFile, LedgerTampered
 from taciturn.privacy import hash_chain as chain_module
-from taciturn.privacy.hash_chain import HashChain, HeadNotKept
+from taciturn.privacy.hash_chain import HashChain, HeadNotWritten
 
 ROWS = [{"agent": "north", "count": 3}, {"agent": "south", "count": 4}]
 
@@ -207,13 +207,13 @@ def test_a_line_whose_head_cannot_be_kept_is_in_the_chain_once(tmp_path: Path, m
     one, _ = apart(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr("taciturn.privacy.hash_chain.write_text", _full)
-        with pytest.raises(HeadNotKept):
+        with pytest.raises(HeadNotWritten):
             one.append([{"round": 1}])
         assert one.read()[-1] == {"round": 1}
-        with pytest.raises(HeadNotKept):
-            one.keep_head()
-    one.keep_head()
-    one.keep_head()
+        with pytest.raises(HeadNotWritten):
+            one.rewrite_head()
+    one.rewrite_head()
+    one.rewrite_head()
     assert one.state_head is not None
     assert json.loads(one.state_head.read_text())["lines"] == json.loads(one.head.read_text())["lines"] == 3
     one.append([{"round": 2}])
@@ -228,7 +228,7 @@ def test_a_line_that_cannot_be_written_is_not_in_the_chain(tmp_path: Path, monke
             patch.setattr(os, name, _full)
             with pytest.raises(OSError, match="no space left") as caught:
                 one.append([{"round": 1}, {"round": 1}])
-            assert not isinstance(caught.value, HeadNotKept)
+            assert not isinstance(caught.value, HeadNotWritten)
         assert one.read() == ROWS
     one.append([{"round": 1}])
     assert len(one.read()) == 3

@@ -54,7 +54,7 @@ def test_entries_and_their_sums() -> None:
         (1, "south", "none", 4),
     ]
     ledger = RunLedger((HEADER, *found))
-    assert ledger.nominal_sums() == {0: 2.0, 1: math.inf}  # the agent that released most
+    assert ledger.nominal_sums == {0: 2.0, 1: math.inf}  # the agent that released most
     stated = paper_statement(ledger)
     assert (stated.nominal_sums, stated.without_noise) == ({0: 2.0}, [1])
     assert len(stated.reasons) > len(paper_statement(RunLedger((HEADER,))).reasons), "each mechanism has its reason"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy import stats
 
 from taciturn.errors import InputError
@@ -22,12 +24,12 @@ ONE = np.ones(2)
 
 def test_noise_depends_on_its_key_alone() -> None:
     """Batched or not, whatever was drawn before; and each part of the key matters."""
-    together = SeededNoise((5, 6), 2, 3).laplace(4, ONE, LIKE)
-    alone = SeededNoise((6,), 2, 3).laplace(4, ONE[:1], LIKE[:, :1])
+    together = SeededNoise((5, 6), 2, 3).continuous(4, "laplace", ONE, LIKE)
+    alone = SeededNoise((6,), 2, 3).continuous(4, "laplace", ONE[:1], LIKE[:, :1])
     np.testing.assert_array_equal(together[:, 1], alone[:, 0])
     others = [SeededNoise((7,), 2, 3), SeededNoise((6,), 3, 3), SeededNoise((6,), 2, 4)]
-    draws = [other.laplace(4, ONE[:1], LIKE[:, :1]) for other in others] + [
-        SeededNoise((6,), 2, 3).laplace(5, ONE[:1], LIKE[:, :1])
+    draws = [other.continuous(4, "laplace", ONE[:1], LIKE[:, :1]) for other in others] + [
+        SeededNoise((6,), 2, 3).continuous(5, "laplace", ONE[:1], LIKE[:, :1])
     ]
     for draw in draws:
         assert abs(np.corrcoef(draw.ravel(), alone.ravel())[0, 1]) < 0.05
@@ -36,19 +38,21 @@ def test_noise_depends_on_its_key_alone() -> None:
 @pytest.mark.parametrize(("kind", "reference"), [("laplace", stats.laplace), ("gaussian", stats.norm)])
 def test_distribution_and_scale(kind: str, reference: stats.rv_continuous) -> None:
     scale = np.array([0.5, 3.0])
-    draw = getattr(SeededNoise((1, 2), 0, 1), kind)(0, scale, LIKE)
+    draw = SeededNoise((1, 2), 0, 1).continuous(0, kind, scale, LIKE)
     for r in range(2):
         assert stats.kstest(draw[:, r].ravel(), reference(scale=scale[r]).cdf).pvalue > 1e-3
 
 
 def test_the_key_is_taken_whole() -> None:
     """Streams are 64 bits: two that differ in the last one have nothing in common."""
-    one, other = (SeededNoise((1,), 0, 1, (2**64 - last,)).gaussian(0, np.ones(1), LIKE[:, :1]) for last in (1, 2))
+    one, other = (
+        SeededNoise((1,), 0, 1, (2**64 - last,)).continuous(0, "gaussian", np.ones(1), LIKE[:, :1]) for last in (1, 2)
+    )
     assert abs(np.corrcoef(one.ravel(), other.ravel())[0, 1]) < 0.1
 
 
 def test_no_scale_no_noise() -> None:
-    draw = SeededNoise((1, 2), 0, 1).laplace(0, np.array([0.0, 1.0]), LIKE)
+    draw = SeededNoise((1, 2), 0, 1).continuous(0, "laplace", np.array([0.0, 1.0]), LIKE)
     assert not draw[:, 0].any()
     assert draw[:, 1].all()
 
@@ -98,14 +102,14 @@ def test_budgets_are_recorded_as_they_were_given() -> None:
 
 
 def test_large_seeds_give_different_noise() -> None:
-    draws = [SeededNoise((2**62 + i,), 0, 1).laplace(0, ONE[:1], LIKE[:, :1]) for i in range(2)]
+    draws = [SeededNoise((2**62 + i,), 0, 1).continuous(0, "laplace", ONE[:1], LIKE[:, :1]) for i in range(2)]
     assert not np.array_equal(draws[0], draws[1])
 
 
 def test_l2_laplace_has_gamma_lengths_and_no_preferred_direction() -> None:
     """||xi|| ~ Gamma(J K, scale), and the square of a coordinate of its direction ~ Beta(1/2, (J K - 1)/2)."""
     like, scale = np.zeros((2, 2, 3)), np.array([0.5, 4.0])
-    draws = np.array([SeededNoise((1, 2), 0, t).l2_laplace(3, scale, like) for t in range(1500)])
+    draws = np.array([SeededNoise((1, 2), 0, t).continuous(3, "l2-laplace", scale, like) for t in range(1500)])
     lengths = np.sqrt((draws**2).sum(axis=(1, 3)))
     towards = draws / lengths[:, None, :, None]
     for r in range(2):
@@ -117,15 +121,15 @@ def test_l2_laplace_has_gamma_lengths_and_no_preferred_direction() -> None:
 
 
 def test_l2_laplace_depends_on_its_key_alone_and_shares_no_numbers() -> None:
-    together = SeededNoise((5, 6), 2, 3).l2_laplace(4, np.array([0.0, 2.0]), LIKE)
-    alone = SeededNoise((6,), 2, 3).l2_laplace(4, 2.0 * ONE[:1], LIKE[:, :1])
+    together = SeededNoise((5, 6), 2, 3).continuous(4, "l2-laplace", np.array([0.0, 2.0]), LIKE)
+    alone = SeededNoise((6,), 2, 3).continuous(4, "l2-laplace", 2.0 * ONE[:1], LIKE[:, :1])
     assert not together[:, 0].any()
     np.testing.assert_array_equal(together[:, 1], alone[:, 0])
-    single = SeededNoise((6,), 2, 3).l2_laplace(4, 2.0 * ONE[:1], LIKE[:, :1].astype(np.float32))
+    single = SeededNoise((6,), 2, 3).continuous(4, "l2-laplace", 2.0 * ONE[:1], LIKE[:, :1].astype(np.float32))
     assert single.dtype == np.float32
     np.testing.assert_allclose(single, alone, rtol=1e-6)
-    others = [SeededNoise((6,), 2, 3, (1,)).l2_laplace(4, ONE[:1], LIKE[:, :1])] + [
-        getattr(SeededNoise((6,), 2, 3), kind)(4, ONE[:1], LIKE[:, :1]) for kind in ("gaussian", "laplace")
+    others = [SeededNoise((6,), 2, 3, (1,)).continuous(4, "l2-laplace", ONE[:1], LIKE[:, :1])] + [
+        SeededNoise((6,), 2, 3).continuous(4, kind, ONE[:1], LIKE[:, :1]) for kind in ("gaussian", "laplace")
     ]
     for other in others:
         assert abs(np.corrcoef(other.ravel(), alone.ravel())[0, 1]) < 0.05
@@ -151,9 +155,11 @@ def test_a_sample_depends_on_its_key_alone() -> None:
     alone = SeededNoise((6,), 2, 3).poisson_sample(4, 0.5, 9_999, LIKE[:, :1])
     np.testing.assert_array_equal(together[:, 1:], alone)
     others = [SeededNoise((7,), 2, 3), SeededNoise((6,), 1, 3), SeededNoise((6,), 2, 4), SeededNoise((6,), 2, 3, (1,))]
-    drawn = [other.poisson_sample(4, 0.5, 9_999, LIKE[:, :1]) for other in others]
+    drawn: list[NDArray[Any]] = [other.poisson_sample(4, 0.5, 9_999, LIKE[:, :1]) for other in others]
     drawn += [SeededNoise((6,), 2, 3).poisson_sample(5, 0.5, 9_999, LIKE[:, :1])]
-    drawn += [getattr(SeededNoise((6,), 2, 3), kind)(4, ONE[:1], LIKE[:, :1])[:, 0] for kind in ("gaussian", "laplace")]
+    drawn += [
+        SeededNoise((6,), 2, 3).continuous(4, kind, ONE[:1], LIKE[:, :1])[:, 0] for kind in ("gaussian", "laplace")
+    ]
     for other in drawn:
         there = other.ravel()[:9_999]
         assert abs(np.corrcoef(there, alone.ravel()[: len(there)])[0, 1]) < 0.05
@@ -183,7 +189,7 @@ def test_the_rate_is_rounded_down(rate: float, below: int) -> None:
 
 def test_invalid_noise_requests_are_refused() -> None:
     with pytest.raises(InputError, match="hardened noise is discrete"):
-        SYSTEM_NOISE.l2_laplace(0, ONE, LIKE)
+        SYSTEM_NOISE.continuous(0, "l2-laplace", ONE, LIKE)
     for rate in (-0.1, 1.1, math.nan):
         with pytest.raises(InputError, match="sampling rate"):
             SYSTEM_NOISE.poisson_sample(0, rate, 3, LIKE)

@@ -12,10 +12,22 @@ from hypothesis import strategies as st
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from taciturn.reporting.figures.style import APART, LONGEST, MOST, STYLE, ink, label_lines, log_axis, look, places
+from taciturn.reporting.figures.style import (
+    APART,
+    LONGEST,
+    MOST,
+    STYLE,
+    ink,
+    label_lines,
+    log_axis,
+    look,
+    places,
+    round_ticks,
+)
 
 HEIGHT = 150.0
 ANY = st.floats(-1e6, 1e6, width=32)
@@ -71,6 +83,32 @@ def test_one_round_and_lines_with_nothing_to_see(ends: list[float], log: bool) -
     figure, axes = drawn(ends, ["a", "b"], points=1, log=log)
     assert [text.get_text() for text in axes.texts] == shown
     check(figure, axes)
+
+
+def test_leaders_keep_the_height_of_their_line_within_the_panel() -> None:
+    """A slanted one across the panel, from a line that ends early, looked like a line that rises."""
+    with rc_context(STYLE):
+        figure = Figure(figsize=(4.8, 3.2), layout="constrained")
+        axes = figure.subplots()
+        for end in (1.0, 1.001, 1.002):
+            axes.plot([0.0, 100.0], [5.0, end], label=f"to {end}")
+        axes.plot([1.0], [1.0015], marker="o", label="one point")
+        label_lines(figure)
+    ends = {line.get_color(): np.asarray(line.get_xydata(), float)[-1] for line in axes.lines}
+    assert len(figure.artists) == len(ends)
+    for leader in figure.artists:
+        assert isinstance(leader, Line2D)
+        tip, turn, foot = leader.get_transform().transform(np.asarray(leader.get_xydata(), float))
+        np.testing.assert_allclose(tip, axes.transData.transform(ends[leader.get_color()]), atol=1e-6)
+        assert turn[1] == pytest.approx(tip[1])
+        assert axes.bbox.x1 < turn[0] < foot[0]
+
+
+@given(st.integers(1, 5000))
+def test_an_axis_of_rounds_ends_at_the_last(last: int) -> None:
+    ticks = round_ticks(last)
+    assert ticks[-1] == last and ticks == sorted(ticks) and len(ticks) <= 8
+    assert np.diff(ticks).min() >= 0.7 * np.diff(ticks)[0]
 
 
 def test_names_have_their_lines_colour_dark_enough_to_read() -> None:

@@ -126,12 +126,12 @@ class Silent(GaussianClassic):
 class KernelNoise(SeededNoise):
     """Seeded noise with the kernels' way from words to a normal: numpy's own takes as many words as it happens to."""
 
-    def gaussian(self, update: int, std: Array, like: Array) -> Array:
+    def continuous(self, update: int, mechanism: str, scale: Array, like: Array) -> Array:
         xi = np.zeros_like(like)
         for run, seed in enumerate(self.seeds):
             key, counter = np.array([seed, self.agent], np.uint64), [0, 0, update, self.round]
             drawn = box_muller(Generator(Philox(key=key, counter=counter)), (like.shape[0], like.shape[2]))
-            xi[:, run] = std[run] * drawn
+            xi[:, run] = scale[run] * drawn
         return xi
 
 
@@ -254,7 +254,9 @@ def test_words_are_those_of_numpy() -> None:
 def test_laplace_noise_is_that_of_the_seed(seed: int) -> None:
     """The numbers that the pure steps draw for [J, K], in their order, to single precision."""
     J, K, agent, t, update = 23, 7, 3, 5, 2
-    expected = SeededNoise((seed,), agent, t).laplace(update, np.ones(1), np.zeros((J, 1, K)))[:, 0].ravel()
+    expected = (
+        SeededNoise((seed,), agent, t).continuous(update, "laplace", np.ones(1), np.zeros((J, 1, K)))[:, 0].ravel()
+    )
     found, _ = numbers(drawn_words([(seed, agent, t, update, 0, 0)], 64)[0])
     assert np.abs(expected).max() > 3.0
     assert np.all(np.abs(found[: J * K] - expected) <= 2e-6 * np.maximum(1.0, np.abs(expected)))

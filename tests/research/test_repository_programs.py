@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from itertools import combinations
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 import pytest
@@ -15,6 +18,9 @@ from taciturn.research.bench.repository import CHECKOUT, repository_programs
 from tests.cli.helpers import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FRONTIER, CERTIFIED, SECURE_SUM, TABLES = (
+    ROOT / "docs" / "explanation" / f"{page}.md" for page in ("frontier", "certified-mode", "secure-sum", "tables")
+)
 PROGRAMS = repository_programs()
 DOCUMENT = """
 [project]
@@ -79,11 +85,39 @@ def rows(page: Path, first: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-def test_the_readme_shows_the_measured_frontier() -> None:
-    columns = [*zip(*rows(ROOT / "README.md", "| total ε |"), strict=True)]
-    assert columns == [("0.5", "1", "3", "8"), tuple(frontier("agents")), tuple(frontier("secure-sum"))]
+def whole(page: Path) -> str:
+    """The text of a page, with its lines joined."""
+    return " ".join(page.read_text().split())
+
+
+def areas(table: str, method: str, budget: float | str) -> list[float]:
+    """The areas under the curve of a method on each split of a table."""
+    (point,) = (
+        p
+        for p in read_results(results_file("tables"))["points"]
+        if (p["table"], p["method"], p["epsilon"]) == (table, method, budget)
+    )
+    return [split["auroc"] for _, split in sorted(point["splits"].items(), key=lambda entry: int(entry[0]))]
+
+
+def decimal(share: float, digits: int) -> str:
+    """A share as tables write it: .884."""
+    return f"{share:.{digits}f}".removeprefix("0")
+
+
+def test_the_readme_shows_what_was_measured() -> None:
+    readme = whole(ROOT / "README.md")
+    budgets, heart, *digits = zip(*rows(ROOT / "README.md", "| total ε |"), strict=True)
+    assert budgets == ("0.5", "1", "3", "8", "no privacy")
+    assert digits == [(*frontier("agents"), ""), (*frontier("secure-sum"), "")]
+    measured = [areas("heart", "taciturn-parties", budget)[:5] for budget in (0.5, 1.0, 3.0, 8.0, "inf")]
+    assert heart == tuple(decimal(fmean(found), 3) for found in measured)
+    errors = [stdev(found) / math.sqrt(5) for found in measured]
+    assert f"five random splits, standard errors {decimal(min(errors), 3)} to {decimal(max(errors), 3)}" in readme
     sites = read_results(results_file("federation_accuracy"))["studies"]["secure-sum, 10 sites"]
-    assert f"reach {100 * sites['mean']:.1f} % at ε = 1" in " ".join((ROOT / "README.md").read_text().split())
+    assert f"reach {100 * sites['mean']:.1f} % at ε = 1" in readme
+    bundled = read_results(results_file("first_run"))["test_error"]["dpgd 1.0"]["mean"]
+    assert f"bundled digits reach {100 * bundled:.1f} % at ε = 1" in readme
 
 
 def test_the_page_of_the_frontier_shows_what_was_measured() -> None:
@@ -92,7 +126,7 @@ def test_the_page_of_the_frontier_shows_what_was_measured() -> None:
     assert columns[1:] == [tuple(frontier(*kind)) for kind in kinds]
 
 
-METHODS = {  # of the page about tables, and their budget in the results
+METHODS: dict[str, tuple[str, float | str]] = {  # of the page about tables, and their budget in the results
     "Taciturn, one party": ("taciturn-one", 1.0),
     "Taciturn, noise at every party": ("taciturn-parties", 1.0),
     "Taciturn, secure sum": ("taciturn-secure-sum", 1.0),
@@ -104,27 +138,41 @@ METHODS = {  # of the page about tables, and their budget in the results
 
 
 def test_the_page_about_tables_shows_what_was_measured() -> None:
+    """On the five splits that all methods have."""
     points = {
-        (p["table"], p["method"], p["epsilon"]): p["mean"] for p in read_results(results_file("tables"))["points"]
+        (p["table"], p["method"], p["epsilon"]): p["splits"] for p in read_results(results_file("tables"))["points"]
     }
-    shown = rows(ROOT / "docs" / "explanation" / "tables.md", "| ε = 1 |")
+    shown = rows(TABLES, "| ε = 1 |")
     assert [method for method, *_ in shown] == list(METHODS)
     for method, *cells in shown:
-        means = [points[table, *METHODS[method]] for table in ("adult", "telco", "heart", "housing")]
-        *areas, error = (mean.get("auroc", mean.get("rmse")) for mean in means)
+        found = [points[table, *METHODS[method]] for table in ("adult", "telco", "heart", "housing")]
+        *areas, error = (
+            fmean(splits[str(number)][metric] for number in range(5))
+            for splits, metric in zip(found, ("auroc", "auroc", "auroc", "rmse"), strict=True)
+        )
         for cell, area in zip(cells, areas, strict=False):
             assert float(cell) == pytest.approx(area, abs=6e-4)
         assert float(cells[-1].replace(",", "")) == pytest.approx(error, abs=1)
 
 
-def whole(page: Path) -> str:
-    """The text of a page, with its lines joined."""
-    return " ".join(page.read_text().split())
-
-
-FRONTIER, CERTIFIED, SECURE_SUM = (
-    ROOT / "docs" / "explanation" / f"{page}.md" for page in ("frontier", "certified-mode", "secure-sum")
-)
+def test_the_page_about_tables_shows_twenty_splits_too() -> None:
+    shown = rows(TABLES, "| ε = 1, 20 splits |")
+    methods = [method for method in METHODS if method in {row[0] for row in shown}]
+    assert [row[0] for row in shown] == methods and len(methods) == 3
+    for method, *cells in shown:
+        for table, cell in zip(("adult", "telco", "heart"), cells, strict=True):
+            found = areas(table, *METHODS[method])
+            assert len(found) == 20
+            assert cell == f"{decimal(fmean(found), 4)} ± {decimal(stdev(found) / math.sqrt(20), 4)}"
+    for table in ("adult", "telco", "heart"):  # "vary less"
+        each = [areas(table, *METHODS[method]) for method in methods]
+        for one, other in combinations(each, 2):
+            assert stdev(a - b for a, b in zip(one, other, strict=True)) < min(stdev(one), stdev(other))
+    linear = areas("adult", "linear", "inf")
+    hard = (
+        "the first five splits of adult are harder than most: logistic regression has {} on them and {} on all twenty"
+    )
+    assert hard.format(decimal(fmean(linear[:5]), 4), decimal(fmean(linear), 4)) in whole(TABLES)
 
 
 def test_the_page_of_the_frontier_shows_what_secure_sums_reach() -> None:

@@ -134,7 +134,7 @@ class Place:
         assert len(charged) <= ROUNDS
         (study,) = BudgetLedger.open(self.ledger).state().studies
         ledger = self.run.read_ledger()
-        assert study.settled and (study.cost, study.held_out) == (ledger.cost(), ledger.held_out_cost())
+        assert study.settled and (study.cost, study.held_out) == (ledger.cost, ledger.held_out_cost)
         assert self.run.model.is_file() and self.run.report.is_file() and (self.run.local / "report.html").is_file()
         rounds = [row["round"] for row in self.run.read_metrics()]
         assert rounds == sorted(set(rounds)) and rounds[-1] == self.run.read_summary()["runs"][0]["rounds"]

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from taciturn.secure_sum import epoch, masking
+from taciturn.secure_sum import masking
 from taciturn.secure_sum.epoch import AnnouncedEpoch, BegunEpoch, BoxesUnopened, DealtEpoch, EpochRules, KeptEpoch
-from taciturn.secure_sum.epoch_messages import Announcement, Deal, Directory, Roll, box_statement
+from taciturn.secure_sum.epoch_messages import Announcement, BoxAddress, Deal, Directory, Roll
 from taciturn.secure_sum.masking import Integers, Words, centred, derive, keystream, pair_secret, self_mask, unpack
 from taciturn.secure_sum.shamir import element_bytes, join, lagrange_weights, read_elements
 from taciturn.secure_sum.slot import SlotRecord, SlotRules, SlotState, SlotStep
@@ -93,7 +93,7 @@ class BothShares(Careless):
 class Keeping(Careless):
     """Old slots continue, and their secrets stay."""
 
-    def struck_out(self, state: SlotState) -> SlotState:
+    def without_old_slots(self, state: SlotState) -> SlotState:
         return state
 
     def check_live(self, state: SlotState, question: SumQuestion) -> None:
@@ -238,7 +238,7 @@ def _two_contexts(
 
 SCRIPTS = [
     (both_ways, SeveralSets, 1, "agreed to another set"),
-    (unsigned_lists, NoSignatures, 5, "0 sites have signed this set; it takes 4"),
+    (unsigned_lists, NoSignatures, 5, "this set has 0 of the 4 signatures needed"),
     (below_the_quorum, NoQuorum, 1, "a sum of 1 sites has too little noise: the quorum is 4"),
     (another_question, SeveralQuestions, 1, "used for another question"),
     (late_answers, Keeping, 1, "slot 0 has ended here: slot 1 has begun"),
@@ -474,7 +474,7 @@ def test_lists_that_differ_would_open_fewer_than_anybody_agreed_to() -> None:
             bad.reveal((site,), question, tuple(one for one in question.roster if one not in gone), {})
         return bad.opened((1, 2, 3), question, bad.context(1, question))
 
-    with pytest.raises(SumRefused, match="0 sites have signed"):
+    with pytest.raises(SumRefused, match="this set has 0 of the"):
         views(SlotRules)
     assert np.array_equal(views(NoSignatures), Y[1] + Y[2] + Y[3])
 
@@ -562,10 +562,11 @@ def copied_boxes() -> Integers:
     directory = directory_of(study, {site: data for site, (_, data) in announced.items()})
     dealt = {site: one.deal(announced[site][0], directory.to_bytes()) for site, one in rules.items()}
     model, mine = (Deal.from_bytes(dealt[site][1]) for site in (1, 5))
-    boxes = [mine.box_for(1)]
+    boxes = [mine.by_receiver[1]]
     for receiver in (2, 3, 4):
-        sealed = model.box_for(receiver)[:-SIGNATURE_BYTES]
-        boxes.append(sealed + identity(5).sign(box_statement(study, 0, directory.digest, 5, receiver, sealed)))
+        sealed = model.by_receiver[receiver][:-SIGNATURE_BYTES]
+        statement = BoxAddress(0, directory.digest, 5, receiver).statement(study, sealed)
+        boxes.append(sealed + identity(5).sign(statement))
     deals = {site: data for site, (_, data) in dealt.items()} | {5: replace(mine, boxes=b"".join(boxes)).to_bytes()}
     delivered = deliveries_of(directory, deals)
     kept = {site: one.keep(dealt[site][0], delivered[site]) for site, one in rules.items()}
@@ -588,8 +589,5 @@ def test_a_colluder_that_deals_the_boxes_of_another_site_as_its_own(monkeypatch:
     with pytest.raises(BoxesUnopened, match="the box of site 5 does not open"):
         copied_boxes()
 
-    def nameless(study: SumStudy, number: int, directory: bytes, sender: int, receiver: int) -> bytes:
-        return study.statement(b"box", directory)
-
-    monkeypatch.setattr(epoch, "box_binding", nameless)
+    monkeypatch.setattr(BoxAddress, "binding", lambda address, study: study.statement(b"box", address.directory))
     assert np.array_equal(copied_boxes(), Y[1])

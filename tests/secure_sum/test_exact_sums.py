@@ -87,9 +87,9 @@ def test_below_the_quorum_nothing_is_opened() -> None:
 def test_below_the_threshold_nothing_is_opened() -> None:
     made = group(study_of(9, 1, 8), slots=2)
     everybody = tuple(made.members)
-    with pytest.raises(SlotLost, match="5 sites sent shares of slot 0; it takes 6"):
+    with pytest.raises(SlotLost, match="slot 0 has shares of 5 of the 6 sites needed"):
         play(made, made.question(0), numbers_of(made), everybody, everybody[:5])
-    with pytest.raises(SlotLost, match="5 sites signed the set of slot 1; it takes 6"):
+    with pytest.raises(SlotLost, match="the set of slot 1 has 5 of the 6 signatures needed"):
         play(made, made.question(1), numbers_of(made), everybody[:8], everybody[:5])
 
 

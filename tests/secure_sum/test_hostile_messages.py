@@ -209,7 +209,7 @@ def test_opinions_that_break_a_rule_are_refused() -> None:
         late.upload(question, y[5])
     with pytest.raises(SumRefused, match="the signature of site 1 is not of this context"):
         one.reveal(ShareRequest(question, request.alive, (1,), signature).to_bytes())
-    with pytest.raises(SumRefused, match="1 sites have signed this set; it takes 4"):
+    with pytest.raises(SumRefused, match="this set has 1 of the 4 signatures needed"):
         one.reveal(ShareRequest(question, request.alive, (5,), signature).to_bytes())
 
 
@@ -275,7 +275,7 @@ def test_boxes_that_break_a_rule_are_refused() -> None:
     boxes = deliveries_of(directory, {site: data for site, (_, data) in dealt.items()})
     assert rules[1].deal(dealt[1][0], directory.to_bytes()) == dealt[1]  # the same directory gets the same bytes
     mine = BoxDelivery.from_bytes(boxes[1])
-    first, second = mine.box_from(2), mine.box_from(3)
+    first, second = mine.by_sender[2], mine.by_sender[3]
     size = len(first)
     with pytest.raises(SumRefused, match="for another site or another epoch"):
         rules[1].keep(dealt[1][0], boxes[2])
@@ -318,7 +318,7 @@ def test_what_sites_send_for_an_epoch_is_checked_at_the_server_site_by_site() ->
     with pytest.raises(SumRefused, match="boxes of site 1 are not for this cohort"):
         read_deal(study, directory, 1, dealt[2][1])
     ours = Deal.from_bytes(dealt[1][1])
-    other = ours.box_for(3) + ours.box_for(2) + ours.boxes[2 * box_size(1) :]
+    other = ours.by_receiver[3] + ours.by_receiver[2] + ours.boxes[2 * box_size(1) :]
     for boxes_of_one in (bytes(len(ours.boxes)), other):  # not signed, and signed for another receiver
         with pytest.raises(SumRefused, match="box of site 1 for site 2 is not signed by it under this directory"):
             read_deal(study, directory, 1, replace(ours, boxes=boxes_of_one).to_bytes())

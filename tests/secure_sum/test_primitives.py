@@ -20,7 +20,6 @@ from scipy.stats import chi2
 from taciturn.errors import InputError
 from taciturn.privacy.signatures import SigningKey, private_pem
 from taciturn.secure_sum import masking
-from taciturn.secure_sum.epoch import SUITE
 from taciturn.secure_sum.masking import (
     SMALL_ORDER,
     centred,
@@ -40,7 +39,7 @@ from taciturn.secure_sum.masking import (
 from taciturn.secure_sum.parameters import WIDTHS, SumParameters, choose_format, default_reserve
 from taciturn.secure_sum.shamir import PRIME
 from taciturn.secure_sum.slot_messages import MaskedUpload
-from taciturn.secure_sum.sum_context import SumStudy, framed
+from taciturn.secure_sum.sum_context import SumStudy, framed, hpke_suite
 from tests.secure_sum.helpers import group, identity, study_of
 
 
@@ -100,8 +99,10 @@ def test_hpke_rfc_9180() -> None:
     assert private.public_key().public_bytes_raw() == hexed(
         "4310ee97d88cc1f088a5576c77ab0cf5c3ac797f3d95139c6c84b5429c59662a"
     )
-    sealed = SUITE.encrypt(b"Beauty is truth", private.public_key(), b"Ode on a Grecian Urn")
-    assert len(sealed) == 48 + 15 and SUITE.decrypt(sealed, private, b"Ode on a Grecian Urn") == b"Beauty is truth"
+    sealed = hpke_suite().encrypt(b"Beauty is truth", private.public_key(), b"Ode on a Grecian Urn")
+    assert (
+        len(sealed) == 48 + 15 and hpke_suite().decrypt(sealed, private, b"Ode on a Grecian Urn") == b"Beauty is truth"
+    )
     assert _hpke_open(sealed, private, b"Ode on a Grecian Urn") == b"Beauty is truth"
 
 

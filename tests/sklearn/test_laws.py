@@ -104,7 +104,7 @@ def test_bounds_may_be_given_by_name() -> None:
     ordered = exact(bounds=[(-2, 2), (-3, 3), (-1, 1)]).fit(x, y)
     np.testing.assert_array_equal(named.decision_function(frame), ordered.decision_function(x))
     for bounds, records, sentence in (
-        ({"age": (0, 1)}, frame, "bounds lacks 2 of the 3 columns of numbers"),
+        ({"age": (0, 1)}, frame, "bounds lacks 2 of the 3 numeric columns"),
         ({"agee": (0, 1)}, frame, "bounds: no column 'agee' among the 3 of X"),
         ({"age": (0, 1)}, x, "no names"),
         ((1, 0), frame, r"bounds of feature 0 is \(1, 0\)"),
@@ -122,7 +122,7 @@ def test_classes_are_of_any_type(names: list[Any]) -> None:
     model = classifier(100.0, classes=names, random_state=1).fit(x, labels)
     np.testing.assert_array_equal(model.classes_, np.unique(names))
     assert model.score(x, labels) > 0.8
-    with pytest.raises(InputError, match="a label that is no class: the classes are y, z"):
+    with pytest.raises(InputError, match="a label that is not among the classes: y, z"):
         classifier(classes=["y", "z"], random_state=1).fit(x, labels)
 
 

@@ -145,7 +145,7 @@ def test_a_ledger_adds_fits_up_and_refuses_the_one_too_many(tmp_path: Path) -> N
     models[1].fit(x, values(x))
     spent = models[1].privacy_spent_
     assert spent.fits == 2 and spent.epsilon <= each < spent.all_fits_epsilon == account.state().epsilon_used
-    with pytest.raises(InputError, match="a label that is no class"):  # what fails before it begins costs nothing
+    with pytest.raises(InputError, match="not among the classes"):  # what fails before it begins costs nothing
         models[2].set_params(ledger=account.path, classes=["a", "b"]).fit(x, y)
     with pytest.raises(InputError, match="total_records is"):
         models[2].set_params(classes=[0, 1], total_records=50).fit(x, y)

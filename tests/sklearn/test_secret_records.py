@@ -105,9 +105,9 @@ def test_mistakes_show_no_records(mistake: str) -> None:
     ("mistake", "sentence"),
     [
         ("a column twice", "columns 2 and 4 of X have the same name"),
-        ("names of two levels", "X has several levels of column names: give every column one name, a text"),
-        ("a label that is no class", "y has a label that is no class: the classes are no, yes"),
-        ("texts as weights", "sample_weight has texts that are not numbers"),
+        ("names of two levels", "X has several levels of column names: give every column one name, a string"),
+        ("a label that is no class", "y has a label that is not among the classes: no, yes"),
+        ("texts as weights", "sample_weight has text that is not a number"),
         ("predict other columns", "feature_names_in_ lists them"),
     ],
 )

@@ -150,7 +150,7 @@ def test_a_linear_model_has_a_coefficient_for_each_encoded_column() -> None:
         ({"categories": {"sex": ["f", None]}}, None, "that is a missing value"),
         ({"categories": ["f", "m"]}, None, "it must be a dict"),
         ({"bounds": None}, None, "bounds is None and total_epsilon is 1"),
-        ({"bounds": {"age": (0, 100)}}, None, "bounds lacks 1 of the 2 columns of numbers of X"),
+        ({"bounds": {"age": (0, 100)}}, None, "bounds lacks 1 of the 2 numeric columns of X"),
         ({"schema": parse_schema(SCHEMA)}, None, "schema and bounds are both given"),
         ({"schema": "absent.toml", "bounds": None, "categories": None, "classes": None}, None, "no schema absent.toml"),
         ({"features": "bin"}, None, r"no feature map 'bin' \(did you mean 'bins'\?\)"),

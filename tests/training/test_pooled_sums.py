@@ -71,7 +71,7 @@ def test_one_draw_has_the_law_of_the_mean_of_all(trust: str) -> None:
 
 
 class _Silent(SeededNoise):
-    def gaussian(self, update: int, std: Array, like: Array) -> Array:
+    def continuous(self, update: int, mechanism: str, scale: Array, like: Array) -> Array:
         return np.zeros(like.shape)
 
 

@@ -167,8 +167,8 @@ class Shifted(SeededNoise):
 
     by = 0.0
 
-    def gaussian(self, update: int, std: Array, like: Array) -> Array:
-        return super().gaussian(update, std, like) + {0: self.by, 1: -self.by}.get(self.agent, 0.0)
+    def continuous(self, update: int, mechanism: str, scale: Array, like: Array) -> Array:
+        return super().continuous(update, mechanism, scale, like) + {0: self.by, 1: -self.by}.get(self.agent, 0.0)
 
 
 def trained(out: Path, shift: float, monkeypatch: pytest.MonkeyPatch, trust: str) -> RunFolder:

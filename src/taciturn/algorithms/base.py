@@ -265,7 +265,7 @@ class AlgorithmConfig:
     release : NoisyGradient
         Computes noisy gradients.
     noise : OutputNoise
-        For methods that add noise to something else than a gradient.
+        For methods that add noise to something other than a gradient.
     clipping : Clipping
         The bound on what one record can contribute.
     sensitivity : float
@@ -275,7 +275,7 @@ class AlgorithmConfig:
     rank : int
         K times the records in which neighbours differ.
     sampling : float
-        q: the probability of a record to be in an update's sample.
+        q: the probability that a record is in an update's sample.
     closing : bool
         See `AdmmServer`.
     local_updates : int
@@ -373,7 +373,7 @@ class AlgorithmSpec:
     batched : bool
         Whether several runs can share their passes over the data.
     without_noise : str
-        The method that stands for it where the budget is infinite, if it is another one.
+        The method that replaces it if the budget is infinite.
 
     Raises
     ------

@@ -68,8 +68,9 @@ class PooledOptimum(AveragingServer):
     def _ridge(self, shard: Shard, like: Array, code: _Code, scale: float) -> float:
         """Return the ridge with which models best predict records that they were not trained on.
 
-        This looks at the records, which is no loss here: the reference protects nobody. Large ridges, which take the
-        solver least time, come first, and every solution starts from that of the last one, until a ridge is worse.
+        This looks at the records, which is no loss here: the reference protects nobody. Large ridges are tried first,
+        because they are solved fastest. Each solution starts from the previous one, and the search ends when a ridge is
+        worse.
         """
         free = len(like) * max(1, like.shape[1] - 1)  # adding the same to the scores of all classes changes nothing
         records = len(shard.x) if shard.weights is None else self.problem.records
@@ -151,7 +152,7 @@ class PooledOptimum(AveragingServer):
 
 
 class _Code(NamedTuple):
-    """Coordinates of an additive model, and what makes the problem round in them."""
+    """Coordinates of an additive model, and a scaling that makes the problem well conditioned in them."""
 
     coordinates: Coordinates
     frequencies: NDArray[np.float64]  # of all levels
@@ -161,8 +162,8 @@ class _Code(NamedTuple):
         """Return factors that make the Hessian of each single column about the identity.
 
         The Hessian of a column's parameters is about H = weight B' diag(frequencies) B + ridge, where B has a row for
-        each level. With H = L L' the factor is the inverse of L'. Only correlations between columns are left to the
-        solver.
+        each level. With H = L L' the factor is the inverse of L'. The solver has to deal with
+        correlations between columns alone.
         """
         factors, inverses = [], []
         for rows, block in zip(self.coordinates.columns, self.coordinates.blocks, strict=True):
@@ -177,7 +178,7 @@ class _Code(NamedTuple):
 
 
 class _Preconditioner(NamedTuple):
-    """What makes a problem round, and back."""
+    """A scaling that makes a problem well conditioned, and its inverse."""
 
     factors: Coordinates
     inverse: Coordinates
@@ -209,8 +210,8 @@ def _total(shard: Shard) -> float:
 def _build(config: AlgorithmConfig) -> PooledOptimum:
     if not config.problem.is_smooth:
         raise InputError(
-            "optimum, which tables use without noise, solves smooth problems: it needs the loss softmax or squared, "
-            "and the regulariser l2; for others name a method, such as dpgd"
+            "optimum, the default for tables without noise, needs a smooth problem: loss softmax or squared, and "
+            "regulariser l2; otherwise choose another algorithm, such as dpgd"
         )
     if not isinstance(config.problem.feasible, Unconstrained):
         raise InputError("optimum needs set all: it solves the problem without constraints")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,13 +13,12 @@ from taciturn.audit.games import Claim, Game, games
 from taciturn.audit.scores import block_noise, known, release, scores_for
 from taciturn.errors import InputError
 from taciturn.privacy.noise import NoiseSource
+from taciturn.progress import report_progress
 from taciturn.types import Array
 
 CHUNK = 20_000  # releases at a time
 MIN_RELEASES = 100
 LARGEST_SEED = 2**62
-AuditProgress: TypeAlias = Callable[[int, int], None]
-"""(releases made, releases in total)"""
 
 
 class AuditFinding(NamedTuple):
@@ -50,7 +49,7 @@ class AuditFinding(NamedTuple):
     counts: AttackCounts
     curves: tuple[TradeoffCurve, TradeoffCurve]
 
-    def entry(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         """Return the finding as a JSON object."""
         numbers = {name: getattr(self, name) for name in ("game", "c", "rho", "eta", "epsilon_lower")}
         return {**numbers, "score": self.attack.score, **self.counts._asdict()}
@@ -101,7 +100,7 @@ class Audit:
         """Whether the claim is refuted."""
         return self.epsilon_lower > self.claim.epsilon
 
-    def summary(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         """Return the audit as a JSON object."""
         claim = asdict(self.claim)
         for name in ("epsilon", "colluders", "missing"):
@@ -117,7 +116,7 @@ class Audit:
             "releases": self.releases,
             "seed": self.seed,
             **self.strongest.counts._asdict(),
-            "games": [finding.entry() for finding in self.findings],
+            "games": [finding.to_json() for finding in self.findings],
         }
 
 
@@ -127,7 +126,6 @@ def audit(
     releases: int = 200_000,
     confidence: float = 0.999,
     seed: int | None = None,
-    watch: AuditProgress | None = None,
 ) -> Audit:
     """Test a claim against the code that `taciturn run` uses.
 
@@ -141,8 +139,6 @@ def audit(
         From 0.5 to 1.
     seed : int, optional
         The seed of the noise; None uses the operating system.
-    watch : callable, optional
-        Called with (releases made, releases in total).
 
     Returns
     -------
@@ -158,7 +154,7 @@ def audit(
     >>> audit(Claim(epsilon=1.0), releases=1000, seed=1).exceeded
     False
     """
-    return audit_games(claim, games(claim), releases=releases, confidence=confidence, seed=seed, watch=watch)
+    return audit_games(claim, games(claim), releases=releases, confidence=confidence, seed=seed)
 
 
 def audit_games(
@@ -168,7 +164,6 @@ def audit_games(
     releases: int,
     confidence: float,
     seed: int | None = None,
-    watch: AuditProgress | None = None,
 ) -> Audit:
     """Test a claim with the given games; see `audit`. The games share the allowed error probability."""
     if releases < MIN_RELEASES:
@@ -183,8 +178,7 @@ def audit_games(
     def report(made: int) -> None:
         nonlocal done
         done += made
-        if watch is not None:
-            watch(done, total)
+        report_progress("auditing", done, total)
 
     findings = tuple(_play(game, claim, noise, releases, alpha, report) for game in played)
     return Audit(claim.filled(), releases, confidence, seed, findings)

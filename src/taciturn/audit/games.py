@@ -75,7 +75,8 @@ SceneRecords: TypeAlias = Sequence[tuple[Sequence[float], int]]
 def gradient_scenes(adjacency: str, clipped: bool, paper: bool) -> list[Scene]:
     """Return the scenes for noise on gradients, with 3 features and 3 classes.
 
-    Mode paper computes the scale of its noise from the records, so it has scenes in which only the canary is loud.
+    Mode paper computes the scale of its noise from the records, so it has scenes in which the canary's gradient is the
+    only long one.
     """
     canary, bystander, guard = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
     others, first, kinds = ((bystander, 0),), (canary, 0), 2 if paper else 1
@@ -357,8 +358,8 @@ def _scenes(claim: Claim) -> list[tuple[Scene, float]]:
 def _contractions(claim: Claim) -> Sequence[float]:
     """Return the values of c that are tried.
 
-    A mean of E iterates reveals most if c is small, for it is then the mean of E independent releases of one gradient;
-    a last iterate reveals the earlier ones through c. For one update, and for steps from w, c has no effect.
+    A mean of E iterates reveals most if c is small, because it is then the mean of E independent releases of one
+    gradient; a last iterate reveals the earlier ones through c. For one update, and for steps from w, c has no effect.
     """
     if claim.local_updates == 1 or claim.algorithm == "dp-fedavg":
         return (0.5,)

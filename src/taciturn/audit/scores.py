@@ -19,7 +19,9 @@ from taciturn.algorithms.noisy_gradient import SummedGradient
 from taciturn.audit.games import Game
 from taciturn.audit.minimisers import log_density
 from taciturn.privacy.discrete import Entropy, SeededEntropy, SystemEntropy
+from taciturn.privacy.events import L2_LAPLACE
 from taciturn.privacy.noise import SAMPLERS, NoiseSource
+from taciturn.training.upload_replay import SilentNoise
 from taciturn.types import Array, Shard
 
 
@@ -37,34 +39,27 @@ class BlockNoise:
     def __init__(self, generator: Generator, entropy: Entropy) -> None:
         self._generator, self._entropy = generator, entropy
 
-    def laplace(self, update: int, scale: Array, like: Array) -> Array:
-        """Draw scale * standard Laplace."""
-        return self._scaled(scale, self._generator.laplace(size=like.shape), like)
-
-    def gaussian(self, update: int, std: Array, like: Array) -> Array:
-        """Draw std * standard normal."""
-        return self._scaled(std, self._generator.standard_normal(size=like.shape), like)
+    def continuous(self, update: int, mechanism: str, scale: Array, like: Array) -> Array:
+        """Draw scale * standard noise; of l2-laplace a uniform direction times a length from Gamma(J K, scale)."""
+        if mechanism == "laplace":
+            standard = self._generator.laplace(size=like.shape)
+        else:
+            standard = self._generator.standard_normal(size=like.shape)
+        if mechanism == L2_LAPLACE:
+            features, runs, classes = like.shape
+            length = self._generator.standard_gamma(features * classes, runs) / np.sqrt((standard**2).sum(axis=(0, 2)))
+            standard = length[:, None] * standard
+        xi: Array = (scale[:, None] * standard).astype(like.dtype)
+        return xi
 
     def integers(self, update: int, mechanism: str, scale: Array, like: Array) -> NDArray[np.int64]:
         """Draw exact samples of the one scale that all runs of an audit have."""
         (only,) = np.unique(scale)
         return SAMPLERS[mechanism](float(only), like.size, self._entropy).reshape(like.shape)
 
-    def l2_laplace(self, update: int, scale: Array, like: Array) -> Array:
-        """Draw a uniform direction times a length from the Gamma(J K, scale) distribution."""
-        features, runs, classes = like.shape
-        direction = self._generator.standard_normal(size=like.shape)
-        length = self._generator.standard_gamma(features * classes, runs) / np.sqrt((direction**2).sum(axis=(0, 2)))
-        return self._scaled(scale, length[:, None] * direction, like)
-
     def poisson_sample(self, update: int, rate: float, records: int, like: Array) -> NDArray[np.bool_]:
         """Select every record independently."""
         return self._generator.random((records, like.shape[1])) < rate
-
-    @staticmethod
-    def _scaled(scale: Array, standard: Array, like: Array) -> Array:
-        xi: Array = (scale[:, None] * standard).astype(like.dtype)
-        return xi
 
 
 def block_noise(seed: int | None) -> BlockNoise:
@@ -72,27 +67,24 @@ def block_noise(seed: int | None) -> BlockNoise:
     return BlockNoise(default_rng(seed), SystemEntropy() if seed is None else SeededEntropy(seed))
 
 
-class RecordingNoise:
-    """A noise source without noise that records the requested scales, for what the adversary computes in advance."""
+class RecordingNoise(SilentNoise):
+    """Silence that records the requested scales, for what the adversary computes in advance.
+
+    Its samples have all records: the adversary assumes that the canary is in the sample.
+    """
 
     def __init__(self) -> None:
         self.scales: list[float] = []
 
-    def laplace(self, update: int, scale: Array, like: Array) -> Array:
+    def continuous(self, update: int, mechanism: str, scale: Array, like: Array) -> Array:
         """Record the scale, and return zeros."""
         self.scales.append(float(scale[0]))
-        return np.zeros_like(like)
-
-    gaussian = l2_laplace = laplace
+        return super().continuous(update, mechanism, scale, like)
 
     def integers(self, update: int, mechanism: str, scale: Array, like: Array) -> NDArray[np.int64]:
         """Record the scale, and return zeros."""
         self.scales.append(float(scale[0]))
-        return np.zeros(like.shape, np.int64)
-
-    def poisson_sample(self, update: int, rate: float, records: int, like: Array) -> NDArray[np.bool_]:
-        """Select all records: the adversary assumes that the canary is in the sample."""
-        return np.ones((records, like.shape[1]), np.bool_)
+        return super().integers(update, mechanism, scale, like)
 
 
 PILOT, PILOT_SEED = 2000, 2**62 + 1  # releases that the adversary makes in advance, with a seed that no audit has

@@ -21,6 +21,7 @@ from taciturn.core.storage import to_json, write_text
 from taciturn.errors import InputError
 from taciturn.planning.study import local_updates, sampling_rate
 from taciturn.privacy.trust import AGENTS, SECURE_SUM
+from taciturn.progress import subscribe
 from taciturn.reporting.report import write_report
 from taciturn.runs.folder import RunFolder
 from taciturn.settings import Settings, resolve
@@ -43,7 +44,7 @@ NUMBERS = ("rho", "eta", "true pos.", "false pos.", "epsilon >=")
 @click.option("--trust", default="agents", metavar="VALUE", help="agents, secure-sum or server; for dpgd, dpsgd, objw")
 @click.option("--colluders", default=1, metavar="NUMBER", help="secure-sum: agents that reveal what they know")
 @click.option("--missing", default=0, metavar="NUMBER", help="secure-sum: agents that may be missing from the sum")
-@click.option("--agents", type=int, metavar="NUMBER", help="P, the agents of a sum; by default 2 honest ones are in it")
+@click.option("--agents", type=int, metavar="NUMBER", help="P, the agents in a sum; by default 2 of them are honest")
 @click.option("--releases", default=200_000, metavar="NUMBER", help="releases from each data set, in every game")
 @click.option("--confidence", default=0.999, metavar="NUMBER", help="confidence of the lower bound")
 @click.option("--seed", type=int, metavar="NUMBER", help="seed, to repeat an audit; by default none")
@@ -62,9 +63,10 @@ def audit(
 ) -> None:
     """Attack the releases of one agent's round, and report the epsilon that this proves.
 
-    The code that 'taciturn run' uses releases two data sets that differ in one record many times. An attacker who knows
-    everything except which is which tries to distinguish them. The share of mistakes gives a lower bound on the epsilon
-    of the releases. A smaller claim is refuted (exit code 1); a larger one is not thereby proved.
+    The release code of 'taciturn run' runs many times on each of two data sets that differ in one record. An attacker
+    who knows everything except which data set was used tries to tell the releases apart. The attacker's error rates
+    give a lower bound on epsilon. A smaller claim is refuted (exit code 1); a larger one is not refuted, but not proved
+    either.
 
     Against Gaussian noise the attack is sharper at a larger delta, for which there is less noise: --delta 0.01.
 
@@ -86,13 +88,8 @@ def audit(
         tested = _claim_of(RunFolder.open(folder), (*claimed, "claim"))
     line = StatusLine(stderr, unit="releases")
     try:
-        found = run_audit(
-            tested,
-            releases=releases,
-            confidence=confidence,
-            seed=seed,
-            watch=lambda done, total: line("auditing", done, total),
-        )
+        with subscribe(line):
+            found = run_audit(tested, releases=releases, confidence=confidence, seed=seed)
     finally:
         line.close()
     if plot is not None:
@@ -100,10 +97,10 @@ def audit(
 
         save_figure(tradeoff(found), plot)
     if folder is not None:
-        write_text(folder / "audit.json", to_json(found.summary()) + "\n")
+        write_text(folder / "audit.json", to_json(found.to_json()) + "\n")
         write_report(RunFolder.open(folder))
     if as_json:
-        print_json(found.summary())
+        print_json(found.to_json())
     else:
         _print(found, plot)
     if found.exceeded:

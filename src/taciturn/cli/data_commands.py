@@ -134,9 +134,10 @@ def _format_fact(value: object) -> str:
 
 @data.command("clear-cache")
 def clear_cache() -> None:
-    """Remove the features of published data sets that earlier runs computed; the next run computes them again.
+    """Remove the cached features of published data sets; the next run computes them again.
 
-    They are kept in the folder features of the user's cache folder, up to TACITURN_FEATURE_CACHE (2GB; off: none).
+    The cache is the folder features in the user's cache folder. TACITURN_FEATURE_CACHE limits its size (default: 2GB;
+    off: no cache).
 
     \b
     Examples:

@@ -125,10 +125,10 @@ def frontier(config: Path | None, resume: Path | None, dry_run: bool, yes: bool,
     """Measure test error against the total epsilon, for every method and trust model.
 
     Each feature map and trust model has a run folder with all its methods, budgets and seeds. Hyperparameters that you
-    do not set come from the planner, which uses public facts. A method that does not fit a trust model is left out
-    there, with the reason. Every point has its interval over seeds, what its ledger spent, and what one agent sent and
-    received. The same command continues a frontier that was stopped or killed. Before training it prints what all runs
-    together would spend.
+    do not set come from the planner, which uses public facts. A method that does not support a trust model is skipped
+    there, and the output gives the reason. Every point has its interval over seeds, what its ledger spent, and what one
+    agent sent and received. The same command continues a frontier that was stopped or killed. Before training it prints
+    what all runs together would spend.
 
     \b
     Examples:

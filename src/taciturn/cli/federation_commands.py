@@ -119,9 +119,9 @@ def init(
 ) -> None:
     """Write the terms of a study, for all parties to read.
 
-    With five sites or more the study has a secure sum: sites mask what they send, only sums over nearly all of them can
-    be read, and so each site adds a share of the noise (docs/explanation/secure-sum.md). --missing is a tenth of the
-    sites by default, at least one. With fewer sites, every site adds all of the noise itself (--trust agents).
+    With five sites or more the study has a secure sum: sites mask what they send, and only sums over nearly all of them
+    can be read, so each site adds only a share of the noise (docs/explanation/secure-sum.md). --missing is by default a
+    tenth of the sites, at least one. With fewer sites, every site adds all of the noise itself (--trust agents).
 
     \b
     Examples:
@@ -181,9 +181,8 @@ def enrol(terms: Path, site: str, identity: str) -> None:
       taciturn federation enrol federation.toml north north.id
       taciturn federation enrol federation.toml north taciturn-id-1:...
     """
-    from taciturn.federation.agreement import group_digits
     from taciturn.federation.drafts import insert_identity
-    from taciturn.federation.identity import read_public
+    from taciturn.federation.identity import group_digits, read_public
     from taciturn.federation.terms import read_terms
 
     public = read_public(identity)
@@ -217,7 +216,8 @@ def terms(terms: Path, as_json: bool) -> None:
     Examples:
       taciturn federation terms federation.toml
     """
-    from taciturn.federation.agreement import describe_terms, group_digits
+    from taciturn.federation.agreement import describe_terms
+    from taciturn.federation.identity import group_digits
     from taciturn.federation.terms import read_terms
 
     found = describe_terms(read_terms(terms))
@@ -301,9 +301,9 @@ def run(terms: Path, out: Path | None, as_json: bool, **running: Any) -> None:
 def evaluate(terms: Path, out: Path | None, as_json: bool, **running: Any) -> None:
     """Measure the current model of a study, with noise, on the records that the sites hold out.
 
-    It waits for the sites, makes one of the evaluations that the terms pay for, and leaves the study as it was:
-    'taciturn federation run' continues it. Stop that command first. A model is evaluated once; if you
-    repeat the command, it shows the recorded result. It does the same for a finished study.
+    The command waits for the sites, uses one of the evaluations that the terms pay for, and otherwise leaves the study
+    as it was: 'taciturn federation run' continues it. Stop that command first. A model is evaluated only once; if you
+    repeat the command, or if the study has finished, it shows the recorded result.
 
     \b
     Examples:
@@ -362,9 +362,7 @@ def _coordinate(
         stop_signals(log_line) as stop,
         FederationDisplay(stderr, log_line, lines=log is not None) as display,
     ):
-        return run_coordinator(
-            terms, kits, own, place, log_line, stop, display.show, without, audit_line, evaluate=evaluate
-        )
+        return run_coordinator(terms, kits, own, place, stop, display.show, without, audit_line, evaluate=evaluate)
 
 
 @federation.command()
@@ -372,7 +370,7 @@ def _coordinate(
 @click.option("--listen", default="127.0.0.1:9465", show_default=True, metavar="HOST:PORT", help="the address")
 @TOKEN
 def serve(run: Path, listen: str, token: str | None) -> None:
-    """Serve the health of the command that works in a RUN folder, its metrics for Prometheus, and a live page.
+    """Serve the health and Prometheus metrics of the coordinator of a RUN folder, and a live page.
 
     Any program on this machine can read /health and /metrics; the page needs the token. On an address that is not
     loopback, everything needs the token, and nothing is encrypted. Ctrl-C stops it.

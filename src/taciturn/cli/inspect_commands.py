@@ -178,7 +178,7 @@ def _draw_effects(folder: RunFolder, run: int, out: Path | None) -> Path:
 def effects(run: Path, column: str | None, run_index: int, as_json: bool) -> None:
     """Explain the model of a table: the effect of every column, with the standard error of the noise.
 
-    The standard errors are those of the privacy noise alone. They say nothing about other records.
+    The standard errors are those of the privacy noise alone. They do not include the choice of the records.
 
     \b
     Examples:
@@ -236,8 +236,8 @@ def report(run: Path) -> None:
 def compare(runs: tuple[Path, ...], ranked: bool, out: Path | None, as_markdown: bool, as_json: bool) -> None:
     """Rank the algorithms and budgets of a run; for several runs, show which settings and errors differ.
 
-    Means are over seeds, with Student-t intervals of 95 %. They say what other seeds would give; 'taciturn sweep' says
-    whether a difference is significant. A note says if runs were tested on different records.
+    Means are over seeds, with 95 % Student-t intervals that show what other seeds would give. 'taciturn sweep' tests
+    whether a difference is significant. A note is printed if runs were tested on different records.
 
     \b
     Examples:

@@ -9,7 +9,7 @@ import rich_click as click
 
 from taciturn.cli.output import JSON, PATH, print_json, print_table, say
 from taciturn.errors import InputError, missing_file, unknown_name
-from taciturn.privacy.accountants import EXPLAINED
+from taciturn.privacy.accountants import describe_accountant
 from taciturn.privacy.budget import BudgetLedger, is_reservation_held, reservation_folder
 from taciturn.privacy.budget_state import RESERVED, STARTED, VIOLATED, BudgetState, StudyReservation
 from taciturn.privacy.ledger_transfer import read_request
@@ -47,7 +47,7 @@ class PathGroup(click.RichGroup):
 
 @click.group(cls=PathGroup)
 def ledger() -> None:
-    """Show what is spent and what is left, of a run or of a data set over all its studies.
+    """Show what a run, or all studies on a data set, have spent and what is left.
 
     \b
     Examples:
@@ -229,7 +229,7 @@ def print_totals(totals: PrivacyTotals) -> None:
     several = len({run.algorithm for run in runs}) > 1
     print_table(headings, [row for run in runs for row in _agent_rows(run, several)], left=2)
     accountants = dict.fromkeys(run.accountant for run in runs)
-    names = "; ".join(EXPLAINED[name] for name in accountants)
+    names = "; ".join(describe_accountant(name) for name in accountants)
     say(f"epsilon spent and left at δ {totals.delta:g}, and spent at other δ, by {names}")
     if len(runs) > 1:
         total = format_epsilon(totals.all_runs_epsilon)

@@ -59,7 +59,7 @@ def predict(run: Path, table: Path, run_index: int, keep: tuple[str, ...], out: 
 @click.argument("run", type=PATH)
 @click.argument("data", required=False)
 @RUN_INDEX
-@click.option("--threshold", type=float, help="two classes: predict the positive class from this probability on")
+@click.option("--threshold", type=float, help="least probability at which the positive class is predicted")
 @click.option("--positive", metavar="CLASS", help="the positive class of two; default: the second by name")
 @click.option("--out", type=PATH, help="draw the reliability diagram (.png, .svg, .pdf)")
 @JSON
@@ -95,7 +95,7 @@ def evaluate(
     if data is None and opened.runs[run_index].private_test:
         note("note: computed from private records without noise: for the owner of the records only")
     elif data and data not in SOURCES and Path(data).resolve() == Path(model.settings.data).resolve():
-        alone = "; without DATA, the held-out rows alone are used" if model.settings.test_share else ""
+        alone = "; without DATA, only the held-out rows are used" if model.settings.test_share else ""
         note(f"note: the model was trained on rows of {data}{alone}")
     if as_json:
         print_json(quality)

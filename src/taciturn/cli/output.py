@@ -110,8 +110,10 @@ def print_table(
     wrap: bool = False,
     texts: Sequence[int] | None = None,
 ) -> None:
-    """Print a table, of which no number is cut: texts take several lines, and a table that does not fit even then is
-    printed for 80 columns or more, for the terminal to wrap.
+    """Print a table without truncating numbers.
+
+    Long text takes several lines. A table that is still too wide is printed for at least 80 columns, and the terminal
+    wraps it.
 
     Parameters
     ----------

@@ -137,10 +137,10 @@ def _print_trust(view: PlanReport) -> None:
         for option in options
     ]
     print_table(("noise by", "in a sum", "noise to signal", "what to expect"), rows)
-    say("c colluders, d missing agents; in a sum: the noise in it over that of a trusted server")
+    say("c: colluders, d: missing agents; in a sum: its noise relative to that of a trusted server")
     if settings.reserve:
         price = 100.0 * (math.sqrt(1.0 + settings.reserve / view.part.rounds) - 1.0)
-        say(f"the reserve of {settings.reserve} uploads beyond {view.part.rounds} rounds adds {price:.2g} % to it")
+        say(f"the reserve of {settings.reserve} uploads beyond {view.part.rounds} rounds adds {price:.2g} % of noise")
 
 
 def _print_evaluations(view: PlanReport) -> None:

@@ -140,8 +140,6 @@ class FederationDisplay:
                 self.say(f"{len(line['ready'])} sites are too few: {line['quorum']} must answer; waiting")
             case "closed" | "not closed" as event:
                 self.say(f"{site} has {event} the study")
-            case "job ended":
-                self.say(f"the engine ended the job ({line['status']}): continuing from the last round")
 
     def _show_round(self, line: StudyLine) -> None:
         t, rounds, now = line["round"], line["of"], time.monotonic()

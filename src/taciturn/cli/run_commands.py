@@ -31,7 +31,7 @@ from taciturn.data.schema_draft import READ_OFF, is_draft
 from taciturn.errors import InputError, Interrupted
 from taciturn.kernels.library import library
 from taciturn.planning.dry_run import DataForecast, DryRunReport, RunForecast
-from taciturn.privacy.accountants import EXPLAINED
+from taciturn.privacy.accountants import describe_accountant
 from taciturn.reporting.curves import run_label
 from taciturn.reporting.statements import PAPER_HEADLINE
 from taciturn.reporting.tables import format_epsilon
@@ -107,7 +107,7 @@ def _describe_privacy(report: DryRunReport) -> str:
     accountants = dict.fromkeys(run.accountant for run in runs if math.isfinite(run.spends))
     words = f"ε at delta {report.delta:g}"
     if accountants:
-        words += f", by {'; '.join(EXPLAINED[name] for name in accountants if name)}"
+        words += f", by {'; '.join(describe_accountant(name) for name in accountants if name)}"
     if len(runs) > 1:
         total = format_epsilon(report.all_runs_epsilon)
         words += f"; total ε for an observer who sees all {len(runs)} runs: {total}"

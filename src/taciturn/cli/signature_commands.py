@@ -22,8 +22,8 @@ from taciturn.training.finish import signable
 
 MEANING = (
     "A signature shows that the key's holder vouched for these lines. It does not show that the run did what they say, "
-    "or that there is no other ledger: the holder can sign another one. Only a countersignature, or what this machine "
-    "remembers of an earlier check, reveals that"
+    "or that there is no other ledger: the holder can sign another one. Only a countersignature, or an earlier check "
+    "on this machine, can reveal another ledger"
 )
 UNFINISHED = (
     "NOT COMPLETE: this was signed before the run had finished; the run may have continued, and later lines may have "
@@ -58,7 +58,7 @@ def key(out: Path | None) -> None:
     """
     own = own_key()
     if out is None:
-        say(f"key {own.public.id}, private key in {own.place}")
+        say(f"key {own.public.id}, private key in {own.path}")
         say(own.public.pem.strip())
         return
     check_new(out)
@@ -113,7 +113,7 @@ def request(out: Path | None) -> None:
 @click.command()
 @click.argument("path", type=PATH)
 def sign(path: Path) -> None:
-    """Sign a ledger in its current state, of a run folder or of a data set, with this machine's key.
+    """Sign the ledger of a run folder or of a data set, in its current state, with this machine's key.
 
     Certified runs sign their ledgers when they finish or pause, and the sites of a federation when they close a study.
     Use this command for runs that were killed, and for a data set's ledger before another party checks it.
@@ -143,11 +143,11 @@ def verify(path: Path, public: Path, officer: Path | None, unfinished: bool, as_
 
     Get KEY.pub from its holder, not from the folder that you check. A signature shows that the key's holder vouched for
     these lines. It does not show that the run did what they say. The holder can also write another ledger and sign it:
-    only --officer, or a head that was verified or countersigned on this machine before, reveals that.
+    this is detected only by --officer, or if this machine verified or countersigned the ledger before.
 
-    A ledger can be truncated to an older signature. Of a run, that is visible unless it was signed when the run had
-    paused: such a ledger exits with code 1, or with 0 if you give --unfinished. A data set's ledger has no last line.
-    This machine remembers how long each ledger was and refuses a shorter one afterwards.
+    A ledger can be truncated to an older signature. For a run this is detected, unless it was signed while paused: such
+    a ledger gives exit code 1, or 0 with --unfinished. A data set's ledger never ends, so a first check cannot detect
+    truncation; afterwards this machine remembers how long each ledger was and refuses a shorter one.
 
     \b
     Examples:

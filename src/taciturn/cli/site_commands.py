@@ -114,15 +114,15 @@ def init(folder: Path, kit: Path, terms: Path, table: str, total_epsilon: str, d
 def check(site: Path, as_json: bool) -> None:
     """Check files, schema, records, budget, peers, identity and kit before anything is released.
 
-    If the site would refuse the study, the command ends with all the reasons. Compare the hash that it
-    shows with the coordinator by telephone. In a study with a secure sum it also says which other sites nobody here has
-    verified yet: they count as colluders ('taciturn federation site verify').
+    If the site would refuse the study, the command fails and lists all reasons. Compare the hash that it shows with the
+    coordinator by telephone. In a study with a secure sum it also lists the other sites that nobody here has verified
+    yet: they count as colluders ('taciturn federation site verify').
 
     \b
     Examples:
       taciturn federation site check north/site.toml
     """
-    from taciturn.federation.agreement import group_digits
+    from taciturn.federation.identity import group_digits
     from taciturn.federation.site_operations import check_site
 
     found = check_site(site)
@@ -140,12 +140,12 @@ def check(site: Path, as_json: bool) -> None:
 @click.argument("fingerprint", default="")
 @JSON
 def verify(site: Path, peer: str, fingerprint: str, as_json: bool) -> None:
-    """Record that another site's identity in the terms is its own, or list who is verified and who is not.
+    """Record that an identity in the terms really belongs to that site, or list who is verified and who is not.
 
     Call PEER on a number that you know, not one from the terms, and ask for the FINGERPRINT that 'taciturn federation
     site identity' shows there. In a secure sum, a site with a false identity and the coordinator could together read
-    what you send. A site that you have not verified therefore counts as a colluder, and with more of them than the
-    study allows for, your site refuses it. Without PEER nothing is recorded.
+    what you send. So a site that you have not verified counts as a colluder. If there are more of these than the study
+    allows for, your site refuses the study. Without PEER nothing is recorded.
 
     \b
     Examples:
@@ -214,7 +214,7 @@ def start(site: Path, seeded: str | None, log: Path | None, audit: str) -> None:
             log_line(f"the study will be refused: {reason}")
         if seed is not None:
             log_line("noise comes from a seed: this agent protects no one (non_private: seeded)")
-        run_vault(own, loader, seed, log_line, stop, audit_line)
+        run_vault(own, loader, seed, stop, audit_line)
 
 
 @site.command()
@@ -332,7 +332,7 @@ def transcript(site: Path, as_json: bool) -> None:
 @click.argument("experiment")
 @SITE
 def close(experiment: str, site: Path) -> None:
-    """Close a study whose coordinator never returned: its unspent budget is given back, and it cannot continue.
+    """Close a study whose coordinator never returned. Its unspent budget is given back; the study cannot continue.
 
     Stop the agent first, because it keeps the journal open.
 

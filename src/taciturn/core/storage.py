@@ -35,25 +35,37 @@ def text_hash(content: str) -> str:
 
 def state_folder() -> Path:
     """Return Taciturn's folder in the user's state folder, `$XDG_STATE_HOME/taciturn` or `~/.local/state/taciturn`."""
-    given = os.environ.get("XDG_STATE_HOME", "")  # the XDG specification says to ignore a relative path
-    return _state_folder(given if os.path.isabs(given) else os.path.expanduser("~/.local/state"))  # noqa: PTH111, PTH117
-
-
-@lru_cache(maxsize=8)  # asked for whenever a file is opened
-def _state_folder(base: str) -> Path:
-    return Path(base) / "taciturn"
+    return _xdg_folder("XDG_STATE_HOME", "~/.local/state")
 
 
 def cache_folder() -> Path:
     """Return Taciturn's folder in the user's cache folder, `$XDG_CACHE_HOME/taciturn` or `~/.cache/taciturn`."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(given) if Path(given).is_absolute() else Path.home() / ".cache") / "taciturn"
+    return _xdg_folder("XDG_CACHE_HOME", "~/.cache")
+
+
+def _xdg_folder(variable: str, default: str) -> Path:
+    given = os.environ.get(variable, "")  # the XDG specification says to ignore a relative path
+    return _own_folder(given if os.path.isabs(given) else os.path.expanduser(default))  # noqa: PTH111, PTH117
+
+
+@lru_cache(maxsize=8)  # asked for whenever a file is opened
+def _own_folder(base: str) -> Path:
+    return Path(base) / "taciturn"
 
 
 def is_private(path: Path) -> bool:
-    """Return whether only the owner may read a file or folder, judged by its location."""
+    """Return whether a path lies in a private folder or in the state folder; such files get mode 0600."""
     private = {LOCAL_FOLDER, CHECKPOINT_FOLDER}
     return path.name in private or path.parent.name in private or path.is_relative_to(state_folder())
+
+
+def file_version(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes whenever a file is written: inode, size and time of the last change; None without a file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_ctime_ns
 
 
 def flush_folder(path: Path) -> None:
@@ -163,7 +175,7 @@ def make_once(path: Path, content: bytes, private: bool = False) -> None:
 def _temporary_file(path: Path, private: bool, publish: Callable[[Path], None]) -> Iterator[IO[bytes]]:
     """Write a file beside `path`, flush it, then let `publish` give it its name."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    handle = open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, private or is_private(path))
+    handle = open_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, private)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file

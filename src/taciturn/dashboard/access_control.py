@@ -5,17 +5,15 @@ from __future__ import annotations
 import ipaddress
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 from http.cookies import CookieError, SimpleCookie
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 from taciturn.errors import InputError
 
-Scope: TypeAlias = Any
-Receive: TypeAlias = Callable[[], Awaitable[Any]]
-Send: TypeAlias = Callable[[Any], Awaitable[None]]
-App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri 'none'; "
@@ -71,7 +69,7 @@ class Guard:
         Paths that need no token.
     """
 
-    def __init__(self, app: App, host: str, port: int, token: str, free: Collection[str] = ()) -> None:
+    def __init__(self, app: ASGIApp, host: str, port: int, token: str, free: Collection[str] = ()) -> None:
         self._app, self._token, self._free = app, token, frozenset(free)
         self._hosts = {"localhost", "127.0.0.1", "::1", host.lower()} if is_loopback(host) else None
         self._cookie = f"taciturn-{port}"  # browsers share cookies between ports
@@ -87,13 +85,16 @@ class Guard:
             cookie = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"
             added.append((b"set-cookie", cookie.encode()))
 
-        async def send_with_headers(message: Any) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message = {**message, "headers": [*message["headers"], *added]}
             await send(message)
 
         if refusal:
-            await _refuse(send_with_headers, *refusal)
+            from starlette.responses import PlainTextResponse
+
+            status, sentence = refusal
+            await PlainTextResponse(f"{sentence}\n", status)(scope, receive, send_with_headers)
         else:
             await self._app(scope, receive, send_with_headers)
 
@@ -102,7 +103,8 @@ class Guard:
         if scope["method"] not in METHODS:
             return 405, "the dashboard is read-only: use GET"
         if self._hosts is not None and _host_name(headers.get("host", "")) not in self._hosts:
-            return 421, "this dashboard answers only to localhost"  # another site's name may resolve to this machine
+            # another site's name may resolve to this machine
+            return 421, "this dashboard answers only requests to localhost"
         if scope["path"].startswith("/api/") and headers.get("sec-fetch-site", "").lower() in FOREIGN:
             return 403, "pages of other sites may not request runs: open the dashboard itself"
         if self._token and scope["path"] not in self._free and not self._has_token(scope, headers):
@@ -127,10 +129,3 @@ def _host_name(host: str) -> str:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
-
-
-async def _refuse(send: Send, status: int, sentence: str) -> None:
-    body = f"{sentence}\n".encode()
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from taciturn.core.storage import LOCAL_FOLDER
+from taciturn.core.storage import LOCAL_FOLDER, file_version, text_hash
 from taciturn.dashboard.metric_curves import ChartsReply, EffectsReply, effects_reply, metric_charts
 from taciturn.dashboard.privacy_view import SettingsReply, ledger_reply, privacy_reply, settings_reply
 from taciturn.dashboard.replies import (
@@ -32,7 +32,7 @@ from taciturn.dashboard.workers import BackgroundCache
 from taciturn.errors import CorruptFile, InputError
 from taciturn.reporting.curves import by_label
 from taciturn.reporting.tables import format_setting, rounds_done
-from taciturn.runs.folder import RunFolder
+from taciturn.runs.folder import RunFolder, with_private_part
 from taciturn.runs.metrics_log import MetricsLog
 from taciturn.runs.records import MetricsRow, RunResult
 
@@ -54,7 +54,7 @@ class FoundRun(NamedTuple):
 
 @dataclass(frozen=True)
 class CatalogueRow:
-    """A row of the list of runs. Of a damaged run, fields that cannot be read keep their defaults."""
+    """A row of the list of runs. Fields of a damaged run that cannot be read keep their defaults."""
 
     id: str
     name: str
@@ -125,7 +125,7 @@ def _run_folders(folder: Path, depth: int) -> Iterator[Path]:
 
 
 def read_row(found: FoundRun, root: Path, local: bool, busy: bool) -> CatalogueRow:
-    """Return a run's row; of a damaged run as much as can be read, and the reason.
+    """Return a run's row; for a damaged run, as much as can be read, and the reason.
 
     Parameters
     ----------
@@ -240,8 +240,7 @@ def _last_rows(folder: RunFolder, local: bool = True) -> list[MetricsRow]:
     rows = _read_tail(folder.metrics)
     last = [row for row in rows if (row["algorithm"], row["round"]) == (rows[-1]["algorithm"], rows[-1]["round"])]
     if local and folder.has_local:
-        own = {(row["run"], row["round"]): row for row in _read_tail(folder.local_metrics)}
-        last = [row | own.get((row["run"], row["round"]), {}) for row in last]
+        last = list(with_private_part(last, _read_tail(folder.local_metrics)))
     return [MetricsRow.from_json(row, folder.metrics) for row in last]
 
 
@@ -368,11 +367,5 @@ def _is_busy(folder: RunFolder) -> bool:
 
 def _version(path: Path, local: bool) -> str:
     """Return a text that changes whenever a file of the run does."""
-    stamps = []
-    for name in VERSIONED + (VERSIONED_LOCAL if local else ()):
-        try:
-            status = (path / name).stat()
-            stamps.append((status.st_mtime_ns, status.st_size))
-        except OSError:
-            stamps.append((0, 0))
-    return hashlib.sha256(repr(stamps).encode()).hexdigest()[:12]
+    versions = [file_version(path / name) for name in VERSIONED + (VERSIONED_LOCAL if local else ())]
+    return text_hash(repr(versions))[:12]

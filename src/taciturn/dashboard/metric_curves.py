@@ -21,6 +21,8 @@ from taciturn.runs.records import RunLabel
 from taciturn.types import Array
 
 POINTS = 600  # of a line, at most: more than a chart on a page is wide
+MOST_RUNS = 8  # settings whose effects are shown
+MOST_POINTS = 60  # levels of a column that are drawn
 NOISE_UNITS = {"uploads": "parameter units"}  # by what a method's noise is added to, if that is not gradients
 
 
@@ -93,13 +95,13 @@ def metric_charts(folder: RunFolder, metrics: MetricsLog) -> ChartsReply:
     metrics : MetricsLog
         The run's metrics so far.
     """
-    places = _noise_places(folder)
-    charts = {metric: _chart(metrics, metric, places) for metric in METRICS}
+    noise_on = _noise_on(folder)
+    charts = {metric: _chart(metrics, metric, noise_on) for metric in METRICS}
     charts["private_error"] = _private_chart(folder)
     return ChartsReply({metric: chart for metric, chart in charts.items() if chart.lines})
 
 
-def _noise_places(folder: RunFolder) -> dict[str, str]:
+def _noise_on(folder: RunFolder) -> dict[str, str]:
     """Read what each method adds noise to from the ledger's header; curves are shown even if it cannot be read."""
     try:
         return {name: method.noise_on for name, method in folder.read_header().method_facts.items()}
@@ -107,12 +109,12 @@ def _noise_places(folder: RunFolder) -> dict[str, str]:
         return {}
 
 
-def noise_unit(place: str | None) -> str:
+def noise_unit(noise_on: str | None) -> str:
     """Return the unit of a method's noise.
 
     Parameters
     ----------
-    place : str or None
+    noise_on : str or None
         What the noise is added to, by the ledger's header; None if the header does not say.
 
     Examples
@@ -120,12 +122,12 @@ def noise_unit(place: str | None) -> str:
     >>> noise_unit("uploads"), noise_unit("objectives")
     ('parameter units', 'gradient units')
     """
-    if place is None:
+    if noise_on is None:
         return "units of what the noise is added to"
-    return NOISE_UNITS.get(place, "gradient units")
+    return NOISE_UNITS.get(noise_on, "gradient units")
 
 
-def _chart(metrics: MetricsLog, metric: str, places: Mapping[str, str]) -> MetricChart:
+def _chart(metrics: MetricsLog, metric: str, noise_on: Mapping[str, str]) -> MetricChart:
     groups: dict[str, tuple[RunLabel, list[Series]]] = {}
     local = False
     for run, label in metrics.public.labels.items():
@@ -133,7 +135,7 @@ def _chart(metrics: MetricsLog, metric: str, places: Mapping[str, str]) -> Metri
         if series is not None:
             groups.setdefault(run_label(label.algorithm, label.epsilon), (label, []))[1].append(series)
             local = local or own
-    units = {label.algorithm: noise_unit(places.get(label.algorithm)) for label, _ in groups.values()}
+    units = {label.algorithm: noise_unit(noise_on.get(label.algorithm)) for label, _ in groups.values()}
     return MetricChart(
         local,
         [
@@ -144,13 +146,14 @@ def _chart(metrics: MetricsLog, metric: str, places: Mapping[str, str]) -> Metri
 
 
 def _private_chart(folder: RunFolder) -> MetricChart:
-    """Return the errors of private evaluations, of the first seed of each setting, with 95 % of noise and sampling."""
-    lines = []
-    for label, points in evaluation_points(folder.read_evaluations()).items():
+    """Return the errors of private evaluations, of the first seed of each setting, with 95 % intervals."""
+    lines, rows = [], folder.read_evaluations()
+    algorithms = {run_label(row.algorithm, row.epsilon): row.algorithm for row in rows}
+    for label, points in evaluation_points(rows).items():
         mean = [_shown(one.value) for _, one in points]
         low = [_shown(max(0.0, one.value - REACH * one.error)) for _, one in points]
         high = [_shown(one.value + REACH * one.error) for _, one in points]
-        lines.append(MetricCurve(label, label.split(",")[0], "", 1, [t for t, _ in points], mean, low, high))
+        lines.append(MetricCurve(label, algorithms[label], "", 1, [t for t, _ in points], mean, low, high))
     return MetricChart(local=False, lines=lines)
 
 
@@ -166,10 +169,6 @@ def _curve(label: str, algorithm: str, unit: str, seeds: Sequence[Series]) -> Me
     kept = downsample(lines) if len(rounds) else np.arange(0)
     shown = [[_shown(value) for value in line[kept]] for line in lines]
     return MetricCurve(label, algorithm, unit, len(seeds), rounds[kept].astype(int).tolist(), *shown)
-
-
-MOST_RUNS = 8  # settings that are shown
-MOST_POINTS = 60  # levels of a column that are drawn
 
 
 @dataclass(frozen=True)
@@ -215,7 +214,7 @@ def _run(run: RunEffects) -> RunEffectsReply:
 def _line(cells: tuple[str, ...], column: ColumnEffect) -> EffectLine:
     output = max(range(len(column.effect)), key=column.strength)
     numeric = column.form == "numeric"
-    count = min(len(column.knots) if numeric else len(column.names), MOST_POINTS if not numeric else len(column.knots))
+    count = len(column.knots) if numeric else min(len(column.names), MOST_POINTS)
     place = np.array(column.knots) if numeric else np.arange(count, dtype=np.float64)
     if column.scale == "log":
         place = np.log(place)

@@ -93,7 +93,7 @@ class MonitorServer:
             return self.monitor.report()
         except (TaciturnError, OSError) as error:
             health = {"ok": False, "reason": "its files cannot be read"}
-            return MonitorReport(health, "", MonitorPage("", str(error), good=False))
+            return MonitorReport(health, "", MonitorPage("", str(error), ok=False))
 
 
 def bind_monitor(monitor: Monitor, listen: str, token: str | None) -> MonitorServer:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from taciturn.core.storage import format_bytes
-from taciturn.federation.journal import KEPT_BACK, LEFT, Departure, Journal
+from taciturn.core.storage import file_version, format_bytes
+from taciturn.federation.journal import KEPT_BACK, LEFT, Departure, Journal, journal_path
 from taciturn.federation.policy import Site, read_site
 from taciturn.federation.site_operations import describe_peers, read_peers_report
 from taciturn.federation.site_session import study_folder
@@ -28,7 +28,7 @@ from taciturn.federation.status import (
     read_status,
     time_text,
 )
-from taciturn.federation.transcript import UPLOAD_KINDS, describe_events, describe_kind
+from taciturn.federation.transcript import describe_events, describe_kind
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.budget_state import BudgetState
 from taciturn.reporting.tables import format_epsilon
@@ -51,7 +51,7 @@ class MonitorRow:
     """A row of the page's table."""
 
     cells: Sequence[str]
-    good: bool
+    ok: bool
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class MonitorPage:
 
     title: str
     state: str
-    good: bool
+    ok: bool
     facts: Sequence[tuple[str, str]] = ()
     meter: BudgetBar | None = None
     headings: Sequence[str] = ()
@@ -134,11 +134,11 @@ class SiteRecords:
     _ledgers: dict[str, JsonlTail] = field(default_factory=dict)
     _events: dict[str, list[ReleaseEntry]] = field(default_factory=dict)  # by the hash of the upload
     _slots: dict[str, set[str]] = field(default_factory=dict)  # by experiment
-    _stamps: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    _versions: dict[str, tuple[object, ...]] = field(default_factory=dict)
 
     def refresh(self) -> None:
         """Read what is new."""
-        journal = self.site.state / "journal.sqlite"
+        journal = journal_path(self.site.state)
         if self._changed("ledger", self.site.ledger):
             self.account = BudgetLedger.open(self.site.ledger).state()
         if journal.is_file() and self._changed("journal", journal, journal.with_name(f"{journal.name}-wal")):
@@ -148,13 +148,13 @@ class SiteRecords:
         if self._changed("peers", self.site.study, self.site.peers):
             found = read_peers_report(self.site)
             self.peers = describe_peers(found) if found and found["needed"] else ""
-        for name in {departure.experiment for departure in self.newest if departure.kind.startswith(UPLOAD_KINDS)}:
+        for name in {departure.experiment for departure in self.newest if departure.is_upload}:
             self._read_ledger(name)
 
     def describe_event(self, departure: Departure) -> tuple[str, bool]:
         """Return what the ledger says about an upload, and whether that is correct."""
         events = self._events.get(departure.sha256, [])
-        missing = departure.kind.startswith(UPLOAD_KINDS) and departure.fate == LEFT and not events
+        missing = departure.is_upload and departure.fate == LEFT and not events
         return ("NOT IN THE LEDGER" if missing else describe_events(events)), not missing
 
     def _read_ledger(self, name: str) -> None:
@@ -173,9 +173,9 @@ class SiteRecords:
                     self.newest_slot, self.slots = entry.slot, len(self._slots[name])
 
     def _changed(self, name: str, *paths: Path) -> bool:
-        stamp = tuple(n for path in paths if path.exists() for n in (path.stat().st_size, path.stat().st_mtime_ns))
-        before, self._stamps[name] = self._stamps.get(name), stamp
-        return before != stamp
+        versions = tuple(map(file_version, paths))
+        before, self._versions[name] = self._versions.get(name), versions
+        return before != versions
 
 
 @dataclass
@@ -226,7 +226,7 @@ class SiteMonitor:
         records, status, budget = self.records, describe_agent(seen), self._budget()
         counts, sizes = zip(*records.totals.values(), strict=True) if records.totals else ((), ())
         facts = {
-            "active study": status["study_at_work"] or "none",
+            "active study": status["active_study"] or "none",
             "connected since": _format_time(status["connected_since"]),
             "heartbeat of the engine": _format_time(status["last_heartbeat"]),
             "last question": _format_time(status["last_question"]),
@@ -249,7 +249,7 @@ class SiteMonitor:
         return MonitorPage(
             title=f"{records.site.name}: what this site sends",
             state=trouble or "connected to the coordinator",
-            good=not trouble,
+            ok=not trouble,
             facts=_fact_texts(facts),
             meter=meter,
             headings=HEADINGS,
@@ -258,7 +258,7 @@ class SiteMonitor:
         )
 
     def _row(self, departure: Departure) -> MonitorRow:
-        event, good = self.records.describe_event(departure)
+        event, ok = self.records.describe_event(departure)
         held = departure.fate == KEPT_BACK
         cells = (
             _format_time(departure.time),
@@ -268,7 +268,7 @@ class SiteMonitor:
             departure.sha256,
             event,
         )
-        return MonitorRow(cells, good and not held)
+        return MonitorRow(cells, ok and not held)
 
 
 @dataclass
@@ -308,7 +308,7 @@ class CoordinatorMonitor:
         page = MonitorPage(
             title=f"{self.path.name}: coordinator",
             state="the study has ended" if finished else trouble or "training",
-            good=not trouble,
+            ok=not trouble,
             facts=_fact_texts(facts),
             headings=("site", "connected since"),
             rows=[MonitorRow((site, _format_time(time_text(since))), True) for site, since in sorted(sites.items())],

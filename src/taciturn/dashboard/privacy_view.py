@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
-from taciturn.privacy.accountants import EXPLAINED, EpsilonBound, tightest
+from taciturn.privacy.accountants import EpsilonBound, describe_accountant, tightest
 from taciturn.privacy.events import Event
 from taciturn.reporting.curves import run_label
 from taciturn.reporting.statements import PAPER_HEADLINE, headline, holds, paper_statement
@@ -172,7 +172,7 @@ def read_meter(plan: PlanEntry, charged: Counter[Event], waiting: int, delta: fl
         next="" if math.isnan(cost) else format_epsilon(cost),
         share=_share(now.epsilon, planned),
         next_share=0.0 if math.isnan(cost) else _share(cost, planned),
-        accountant=EXPLAINED[now.accountant],
+        accountant=describe_accountant(now.accountant),
     )
 
 

@@ -51,7 +51,7 @@ class Tally:
         found: list[str] = []
         for rule in schema.columns:
             if isinstance(rule, Numeric):
-                wrong, fill = "text|texts where a number belongs", f"{rule.fill:.12g}"
+                wrong, fill = "value|values that is|are not a finite number", f"{rule.fill:.12g}"
                 found += self._clipped(rule.name, rule)
             else:
                 wrong, fill = "unknown category|categories", _level(rule, rule.fill)
@@ -64,13 +64,13 @@ class Tally:
             name, bounds = schema.weight.column, Range(0.0, schema.weight.largest)
             found += self._clipped(name, bounds)
             found += self._note(name, MISSING, "missing weight|weights", "became 0")
-            found += self._note(name, WRONG, "text|texts where a weight belongs", "became 0")
+            found += self._note(name, WRONG, "value|values that is|are not a finite number", "became 0")
         needed = [(schema.label, "a label that the schema allows")]
         needed += [(schema.unit.column, "a unit")] if schema.unit else []
         needed += [(schema.agent, "an agent")] if schema.agent else []
         for name, what in needed:
             found += self._note(name, LEFT_OUT, f"record|records without {what} was|were left out")
-        return found + self._note("", LEFT_OUT, "line|lines that is|are no row|rows of the table was|were left out")
+        return found + self._note("", LEFT_OUT, "line|lines that is|are not a row|rows of the table was|were left out")
 
     def _clipped(self, name: str, bounds: Numeric | Range) -> list[str]:
         return self._note(

@@ -28,7 +28,7 @@ MISSING_NAME, OTHER_NAME = "missing", "other"  # of the features for missing val
 
 @dataclass(frozen=True)
 class Numeric:
-    """A column of numbers with public bounds.
+    """A numeric column with public bounds.
 
     Parameters
     ----------

@@ -103,7 +103,7 @@ def draft_rule(table: Table, name: str, label: bool = False) -> dict[str, list[f
         case Numeric() | Range():
             return {"bounds": [rule.low, rule.high]}
     raise InputError(
-        f"column '{name}' cannot be drafted: it has no values, too many different texts, or looks like an identifier"
+        f"column '{name}' cannot be drafted: it has no values, too many different strings, or looks like an identifier"
     )
 
 
@@ -113,7 +113,7 @@ def _target(table: Table, label: str) -> Target:
         raise InputError(f"column '{label}' holds {len(values)} different values: a label needs at least two")
     numbers = _numbers(table, label)
     if numbers is None and len(values) > MAX_CATEGORIES:
-        raise InputError(f"column '{label}' holds {len(values)} different texts: that is too many for a label")
+        raise InputError(f"column '{label}' holds {len(values)} different strings: that is too many for a label")
     if numbers is None or (len(set(numbers)) <= MAX_NUMERIC_CLASSES and all(map(float.is_integer, numbers))):
         return Classes(tuple(sorted(values)))
     return Range(*_bounds(label, numbers))

@@ -155,7 +155,7 @@ def class_weights(where: str, given: Mapping[str, Any], classes: Sequence[str]) 
     Raises
     ------
     InputError
-        If there is no such class, or a weight is not a positive number; `where` says of what.
+        If there is no such class, or a weight is not a positive number; the message begins with `where`.
 
     Examples
     --------
@@ -361,7 +361,7 @@ def distinct_names(where: str, value: object) -> tuple[str, ...]:
     Raises
     ------
     InputError
-        If a name stands for a missing value, occurs twice, or is no name; `where` says of what.
+        If a name stands for a missing value, occurs twice, or is not a name; the message begins with `where`.
 
     Examples
     --------

@@ -181,7 +181,7 @@ def _categorical(graph: GraphBuilder, rule: Categorical) -> str:
     """Encode a category as one 1 among 0s; missing and unknown texts have the codes of the schema's rules."""
     if rule.buckets:
         raise InputError(
-            f"column '{rule.name}' has buckets: ONNX has no hash of texts; use taciturn predict, or declare categories"
+            f"column '{rule.name}' has buckets: ONNX cannot hash strings; use taciturn predict, or declare categories"
         )
     codes = dict.fromkeys(_missing_texts(), rule.fill)
     for position, category in enumerate(rule.categories):

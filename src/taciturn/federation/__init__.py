@@ -6,4 +6,4 @@ Nothing here depends on the engine that transports messages; only the programs i
 from __future__ import annotations
 
 PROTOCOL = 1  # version of the files that two parties share; files of another version are refused
-SPEAKS = range(1, 2)  # message versions; a release supports its own and the previous one, so N can talk to N+1
+MESSAGE_VERSIONS = range(1, 2)  # a release supports its own and the previous one, so N can talk to N+1

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import errno
-import re
 import sqlite3
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from taciturn.errors import InputError, PrivacyViolation
-from taciturn.federation import SPEAKS, site_session
+from taciturn.federation import MESSAGE_VERSIONS, site_session
 from taciturn.federation import messages as wire
 from taciturn.federation.agreement import StudyLoader, find_objections
 from taciturn.federation.journal import DAILY_LINES, Experiment, Journal, timestamp
+from taciturn.federation.logs import LOG
 from taciturn.federation.messages import (
     Closed,
     CloseRequest,
@@ -33,8 +32,8 @@ from taciturn.federation.site_session import Refused
 from taciturn.federation.sum_session import SumSession
 from taciturn.federation.terms import read_terms
 from taciturn.federation.upload_session import UploadSession
+from taciturn.privacy.signatures import HEX_ID
 
-EXPERIMENT = re.compile(r"[0-9a-f]{32}")  # becomes the name of a folder
 REASON_LENGTH = 2000  # characters
 INTERNAL_ERROR = "internal error at this site; see the site's log"
 TOO_MANY_REFUSALS = "too many refusals at this site today; the first reasons are in the site's log and transcript"
@@ -55,15 +54,12 @@ class SiteAgent:
         The site's open journal.
     seed : int or None
         A seed for the noise, for tests: it gives no protection.
-    log : callable
-        Gets lines that stay at the site.
     """
 
     path: Path
     journal: Journal
     seed: int | None = None
-    log: Callable[[str], None] = lambda line: None
-    speaks: range = SPEAKS  # supported message versions
+    versions: range = MESSAGE_VERSIONS  # supported message versions
     loader: StudyLoader = field(default_factory=StudyLoader)
     disk_error: str = ""  # at the last message: another attempt may succeed
     _session: UploadSession | SumSession | None = None
@@ -83,7 +79,7 @@ class SiteAgent:
     def abort_study(self, experiment: str, violation: PrivacyViolation) -> str:
         """End a study at this site, also after a restart, and return the reason for the coordinator."""
         self._session = None
-        self.log(f"PRIVACY VIOLATION in study {experiment}: {violation}. No request in this study is answered now.")
+        LOG.info(f"PRIVACY VIOLATION in study {experiment}: {violation}. No request in this study is answered now.")
         self.journal.mark_broken(experiment)
         return STUDY_BROKEN
 
@@ -103,7 +99,7 @@ class SiteAgent:
             site = read_site(self.path)
             name = site.name
             message = wire.decode_question(data, self.message_limit)
-            if not EXPERIMENT.fullmatch(message.experiment):
+            if not HEX_ID.fullmatch(message.experiment):
                 raise Refused("the name of an experiment must have 32 hexadecimal digits")
             experiment = message.experiment
             return self._handle(site, message)
@@ -130,12 +126,12 @@ class SiteAgent:
             lines = [] if self._refusals_muted else lines
         self._refusals_muted = not recorded.has_line
         for line in lines:
-            self.log(line)
+            LOG.info(line)
         return recorded.data
 
     def _handle(self, site: Site, message: Question) -> bytes:
         begun = self.journal.experiment(message.experiment)
-        if begun is not None and begun.broken:
+        if begun is not None and begun.violated_at:
             raise Refused(STUDY_BROKEN)
         if isinstance(message, Invitation):
             self._session = None  # a site that refuses now does not continue with what it agreed to before
@@ -164,7 +160,7 @@ class SiteAgent:
 
     def _choose_version(self, message: Invitation) -> int:
         try:
-            return wire.choose_version(message.speaks, self.speaks)
+            return wire.choose_version(message.speaks, self.versions)
         except InputError as error:
             raise Refused(str(error)) from error
 
@@ -187,10 +183,9 @@ class SiteAgent:
         reserved = begun is not None and site_session.find_reservation(site, begun) is not None
         if reasons := find_objections(site, agreement, reserved):
             raise Refused("; ".join(reasons))
-        given = (site, self.journal, message.experiment, agreement, self.loader.dataset(site), self.seed)
-        if agreement.sum_parameters is None:
-            return site_session.open_session(UploadSession, *given)
-        return site_session.open_session(SumSession, *given)
+        kind: type[UploadSession | SumSession] = UploadSession if agreement.sum_parameters is None else SumSession
+        dataset = self.loader.dataset(site)
+        return site_session.open_session(kind, site, self.journal, message.experiment, agreement, dataset, self.seed)
 
     def _check_resumable(self, site: Site, begun: Experiment, terms: str) -> None:
         if begun.terms != terms:
@@ -210,11 +205,11 @@ class SiteAgent:
                 "the site's operator to close it"
             )
         today = timestamp()[:10]
-        if sum(begun.begun[:10] == today for begun in self.journal.experiments()) >= NEW_STUDIES_PER_DAY:
+        if sum(begun.started_at[:10] == today for begun in self.journal.experiments()) >= NEW_STUDIES_PER_DAY:
             raise Refused(f"{NEW_STUDIES_PER_DAY} studies were started here today; that is the daily limit")
 
     def _has_ended(self, site: Site, begun: Experiment) -> bool:
-        return begun.closed is not None or site_session.close_if_settled(site, self.journal, begun)
+        return begun.closed_at is not None or site_session.close_if_settled(site, self.journal, begun)
 
     def _record(self, message: Reply) -> bytes:
         kind = wire.KINDS[type(message)]

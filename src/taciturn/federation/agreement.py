@@ -12,6 +12,7 @@ import numpy as np
 
 from taciturn.algorithms import Algorithm
 from taciturn.algorithms.measure_release import MeasureRelease
+from taciturn.core.storage import file_version
 from taciturn.data import DataOptions, Facts, check_facts, load, load_unmapped, note_sizes, read_schema
 from taciturn.data.partition import record_draws
 from taciturn.federation import PROTOCOL
@@ -212,9 +213,8 @@ class StudyLoader:
 def _file_versions(site: Site) -> list[Any]:
     """Return values that change when the site's schema or table changes."""
     schema = [Path(site.schema).read_bytes()] if site.schema else []
-    table = Path(site.table)
-    stats = [file.stat() for file in (table, *sorted(table.glob("*")))] if site.table and table.exists() else []
-    return [*schema, *((stat.st_ino, stat.st_size, stat.st_ctime_ns) for stat in stats)]
+    table = [Path(site.table), *sorted(Path(site.table).glob("*"))] if site.table else []
+    return [*schema, *map(file_version, table)]
 
 
 def find_objections(site: Site, agreement: Agreement, reserved: bool = False) -> list[str]:
@@ -256,7 +256,7 @@ def find_objections(site: Site, agreement: Agreement, reserved: bool = False) ->
 
 
 def _sum_objections(site: Site, agreement: Agreement) -> list[str]:
-    """Return what speaks against a study's trust model: who must be trusted, and whom nobody here has verified."""
+    """Return the objections to a study's trust model, such as peers that nobody at this site has verified."""
     terms, parameters, accepts = agreement.terms, agreement.sum_parameters, site.accepts
     trust = agreement.study_plan.settings.trust
     if trust not in accepts.trust:
@@ -266,13 +266,11 @@ def _sum_objections(site: Site, agreement: Agreement) -> list[str]:
     reasons = []
     if parameters.colluders < accepts.colluders_min:
         reasons.append(
-            f"the noise allows for {parameters.colluders} colluding sites, but this site wants at least "
-            f"{accepts.colluders_min}"
+            f"colluders is {parameters.colluders}, but this site requires noise for at least {accepts.colluders_min}"
         )
     if parameters.quorum < accepts.quorum_min:
         reasons.append(
-            f"sums over {parameters.quorum} sites can be opened, but this site wants at least {accepts.quorum_min} in "
-            "each"
+            f"sums over {parameters.quorum} sites can be opened, but this site requires at least {accepts.quorum_min}"
         )
     peers = {name for name in terms.sites if name != site.name}
     unknown = sorted(peers - verified_peers(site, terms))
@@ -285,7 +283,7 @@ def _sum_objections(site: Site, agreement: Agreement) -> list[str]:
 
 
 def verified_peers(site: Site, terms: Terms) -> frozenset[str]:
-    """Return the peers whose identity in the terms people of this site have compared with the peer itself."""
+    """Return the peers whose identity in the terms was compared with the peer itself, by people at this site."""
     peers = read_peers(site)
     known = {name: str(identity) for name, identity in terms.identities.items()}
     return frozenset(name for name, identity in known.items() if peers.get(name) == identity)
@@ -306,9 +304,9 @@ def _declaration_mismatches(site: Site, terms: Terms) -> list[str]:
         reasons.append("the study and this site name different data")
     total, most = terms.settings.total_records, terms.sites[site.name]
     if site.total_records != total:
-        reasons.append(f"the study declares total_records {total}, but this site {site.total_records}")
+        reasons.append(f"the study declares total_records {total}, but this site declares {site.total_records}")
     if site.records_max != most:
-        reasons.append(f"the study declares records_max {most} for this site, but the site {site.records_max}")
+        reasons.append(f"the study declares records_max {most} for this site, but the site declares {site.records_max}")
     return reasons
 
 
@@ -321,21 +319,10 @@ def _budget_objections(site: Site, agreement: Agreement, reserved: bool) -> list
         for name, value in (("unit", study.facts.unit), ("adjacency", study.settings.adjacency))
         if value != getattr(state, name)
     ]
-    costs = (ZERO_COST, ZERO_COST) if reserved else (study.cost, study.held_out_cost)
-    if not state.fits(*costs, agreement.terms.split):
+    cost, held_out = (ZERO_COST, ZERO_COST) if reserved else (study.cost, study.held_out_cost)
+    if not state.fits(cost, held_out, agreement.terms.split):
         reasons.append("this site's budget for these records is exhausted: the remainder does not cover the study")
     return reasons
-
-
-def group_digits(digits: str) -> str:
-    """Return hexadecimal digits in groups of four, to be read out on the telephone.
-
-    Examples
-    --------
-    >>> group_digits("00c0ffee")
-    '00c0 ffee'
-    """
-    return " ".join(digits[at : at + 4] for at in range(0, len(digits), 4))
 
 
 class PartyReport(TypedDict):

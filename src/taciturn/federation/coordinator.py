@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +20,22 @@ from numpy.typing import NDArray
 from taciturn.algorithms.measure_release import MeasureRelease
 from taciturn.core.storage import flushed_size
 from taciturn.errors import InputError
-from taciturn.federation import SPEAKS, validation
+from taciturn.federation import MESSAGE_VERSIONS, validation
 from taciturn.federation import messages as wire
 from taciturn.federation.agreement import Agreement
 from taciturn.federation.exchange import Exchange
 from taciturn.federation.journal import Place, evaluation_place, place_of
 from taciturn.federation.messages import CloseRequest, Invitation, Refusal
-from taciturn.federation.run_folder import finish_study_folder, participation_totals
+from taciturn.federation.run_folder import (
+    RoundLine,
+    finish_study_folder,
+    participation_totals,
+    read_rounds,
+    record_round,
+    rounds_path,
+)
+from taciturn.federation.server_state import ServerState
+from taciturn.federation.sum_state import SumState
 from taciturn.federation.validation import Rejected, printable
 from taciturn.planning.study import Study
 from taciturn.privacy.events import BatchEvent
@@ -47,12 +56,16 @@ BACKOFF_SECONDS, LONGEST_BACKOFF = 15.0, 600.0  # for a site that was too slow o
 CLOSING_EVENTS = ("ready", "closed", "refused", "left out")  # show whether a site waits for the end of a study
 
 
+Traffic: TypeAlias = tuple[int, int]
+"""Bytes of messages from the sites and to the sites."""
+
+
 class StudyProgress(NamedTuple):
     """How far a study is."""
 
     round: int  # rounds done
     w: Array  # [J, 1, K]  the model so far, in parameters of the features
-    sent: tuple[int, int]  # bytes of messages from the sites and to the sites
+    sent: Traffic
 
 
 class SlotTotals(NamedTuple):
@@ -87,7 +100,7 @@ class Coordinator(ABC):
         The study's identifier, 32 hexadecimal digits.
     excluded : tuple of str
         Sites that are left out for good.
-    speaks : range
+    versions : range
         Supported message versions.
     """
 
@@ -96,7 +109,8 @@ class Coordinator(ABC):
     folder: RunFolder
     experiment: str
     excluded: tuple[str, ...] = ()
-    speaks: range = SPEAKS
+    versions: range = MESSAGE_VERSIONS
+    state: ServerState | SumState = field(init=False)  # at the last checkpoint
     chain: HashChain = field(init=False)
     charged: set[tuple[str, Place]] = field(init=False)  # site, and round, evaluation or slot
     measured: set[Place] = field(init=False)  # of those, the evaluations, or their slots
@@ -119,9 +133,9 @@ class Coordinator(ABC):
         self.non_private_sites = {entry.agent for entry in ledger if isinstance(entry, NonPrivateEntry)}
 
     @property
-    @abstractmethod
     def progress(self) -> StudyProgress:
         """Rounds done, the model so far, and the bytes that were sent."""
+        return StudyProgress(self.state.round, self.state.w, self.state.sent)
 
     @property
     @abstractmethod
@@ -186,9 +200,13 @@ class Coordinator(ABC):
     def _run_evaluation(self, exchange: Exchange, ready: list[str]) -> list[str]:
         """Evaluate the model as it is with the ready sites, and return the sites for the next round."""
 
-    @abstractmethod
     def _measured(self) -> dict[str, Array]:
         """Return statistics for estimating the noise in an additive model's curves; empty for other models."""
+        statistics = self.state.server.statistics
+        if statistics is None:
+            return {}
+        answered = np.array([len(line.answered) for line in read_rounds(self.folder)])
+        return {"server_statistics": statistics, "round": np.array(self.state.round), "answered": answered}
 
     @property
     def _fate_of_excluded(self) -> str:
@@ -245,7 +263,7 @@ class Coordinator(ABC):
         for memory in (self.invited, self.backoffs, self.bad_answers):  # nothing carries over from another exchange
             memory.clear()
         ready = self._gather(exchange, stop)
-        patience = time.monotonic() + self.agreement.terms.ready_seconds
+        give_up_at = time.monotonic() + self.agreement.terms.ready_seconds
         while not stop():
             if self.folder.finished and not self.expected_sites:
                 return FINISHED
@@ -256,19 +274,19 @@ class Coordinator(ABC):
                 if self._reported_waiting != tuple(ready):
                     self._reported_waiting = tuple(ready)
                     self.log_event(WAITING, ready=ready, quorum=self.quorum)
-                hopeful = exchange.wait(POLL_SECONDS)
+                can_continue = exchange.wait(POLL_SECONDS)
                 if (
                     self.is_trained and not self.is_complete and not self.evaluate_now
                 ):  # this must not keep a study open
-                    if not hopeful or time.monotonic() > patience or len(self.expected_sites) < self.quorum:
+                    if not can_continue or time.monotonic() > give_up_at or len(self.expected_sites) < self.quorum:
                         self._skip_evaluation("too few sites are left")
                     continue
-                if not hopeful:
+                if not can_continue:
                     return WAITING
                 self._check_quorum_possible()
                 continue
             self._reported_waiting = None
-            patience = time.monotonic() + self.agreement.terms.ready_seconds
+            give_up_at = time.monotonic() + self.agreement.terms.ready_seconds
             if self.is_complete:
                 self._close(exchange, ready)
                 return FINISHED
@@ -305,7 +323,7 @@ class Coordinator(ABC):
             if site not in present:
                 self.log_event("missing", site=site, round=self.progress.round + 1)
         present |= self._read_invitation_replies(exchange)
-        invitation = Invitation(self.experiment, self.agreement.terms.digest, (self.speaks[0], self.speaks[-1]))
+        invitation = Invitation(self.experiment, self.agreement.terms.digest, (self.versions[0], self.versions[-1]))
         for site in self._invitable(connected):
             if site not in present and site not in self.invited:
                 self.invited.add(site)
@@ -332,7 +350,7 @@ class Coordinator(ABC):
                 self._record_missing(site, self.progress.round)
                 continue
             try:
-                reply = validation.read_ready(data, site, self.experiment, self.agreement.message_limit, self.speaks)
+                reply = validation.read_ready(data, site, self.experiment, self.agreement.message_limit, self.versions)
             except Rejected as error:
                 self.log_event("rejected", site=site, reason=str(error))
                 self._back_off(site)
@@ -404,6 +422,26 @@ class Coordinator(ABC):
         new = Counter({(agents.index(site), event): count for site in sites if (site, place) not in self.charged})
         self.chain.append(release_entries(new, labels, agents, first=t, last=t, slot=slot))
         self.charged |= {(site, place) for site in sites}
+
+    def _record_round(
+        self,
+        t: int,
+        w: Array,
+        residual: float,
+        answered: Sequence[str],
+        rejected: dict[str, str],
+        traffic: Traffic,
+        slot: str = "",
+    ) -> None:
+        """Write the metrics of a finished round and its line in rounds.jsonl."""
+        record_round(self.folder, self.study, t, w, residual, self._sent_with(traffic), self.study.dataset.test)
+        missing = [site for site in self.agents if site not in answered]
+        line = RoundLine(t, self.agreement.part.rounds, list(answered), missing, rejected, *traffic, slot)
+        append_lines(rounds_path(self.folder.path), [line._asdict()])
+
+    def _sent_with(self, traffic: Traffic) -> Traffic:
+        """Return the bytes of the whole study, with those of a round or an evaluation."""
+        return self.state.sent[0] + traffic[0], self.state.sent[1] + traffic[1]
 
     def _record_evaluation(self, total: NDArray[np.int64], answered: Sequence[str], slot: str | None = None) -> None:
         """Store what the sum [D] over some sites says about the model as it is."""

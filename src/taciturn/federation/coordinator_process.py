@@ -21,8 +21,8 @@ from taciturn.federation.exchange import SealedExchange
 from taciturn.federation.identity import Identity
 from taciturn.federation.kits import HUB, check_address, read_issued, read_kit
 from taciturn.federation.link import BrokenLink
-from taciturn.federation.logs import AuditLog, no_audit
-from taciturn.federation.run_folder import create_study_folder, federated_study
+from taciturn.federation.logs import LOG, AuditLog, no_audit
+from taciturn.federation.run_folder import create_study_folder, federated_study, rounds_path
 from taciturn.federation.seal import OVERHEAD
 from taciturn.federation.status import STATUS_FILE, CoordinatorStatus, publish_status
 from taciturn.federation.sum_coordinator import SumCoordinator
@@ -38,8 +38,6 @@ STUDY_FILE = "federation.json"
 LISTEN_SECONDS = 60.0
 SILENCE_SECONDS = 15.0  # without a heartbeat, after which a hub is restarted
 POLL_SECONDS = 0.25
-
-Say = Callable[[str], None]
 
 
 def open_study(terms: Terms, path: Path, without: Sequence[str] = ()) -> Coordinator:
@@ -122,7 +120,6 @@ class StudyLine(TypedDict, total=False):
     site: str
     round: int
     reason: str
-    status: str
     ready: list[str]
     quorum: int
     ms: float
@@ -145,8 +142,6 @@ class CoordinatorProcess:
     ----------
     terms, engine, identity, coordinator
         The study, the hub, the coordinator's identity, and its state.
-    say : callable
-        Gets sentences for the operator.
     stop : callable
         Returns whether to stop.
     watch : callable
@@ -159,7 +154,6 @@ class CoordinatorProcess:
     engine: Engine
     identity: Identity
     coordinator: Coordinator
-    say: Say
     stop: Callable[[], bool]
     watch: Callable[[StudyLine], None]
     certificates: Callable[[], list[str]] | None = None
@@ -176,7 +170,7 @@ class CoordinatorProcess:
     @property
     def secrets(self) -> dict[str, list[Path]]:
         """The files, by name, that the engine must not be able to open."""
-        return {"run folder": [self.folder.path], "identity": [self.identity.place], "terms": [self.terms.path]}
+        return {"run folder": [self.folder.path], "identity": [self.identity.path], "terms": [self.terms.path]}
 
     def run(self) -> str:
         """Run the study until it ends or is stopped, and return its outcome; a hub that fails is restarted."""
@@ -200,7 +194,7 @@ class CoordinatorProcess:
             try:
                 return self._run_rounds(running)
             except BrokenLink as error:
-                self.say(f"restarting the engine: {error}")
+                LOG.info(f"restarting the engine: {error}")
                 self.status.restarts += 1
                 self.audit("engine restarted", reason=str(error))
                 time.sleep(1.0)
@@ -212,21 +206,28 @@ class CoordinatorProcess:
                 running.stop()
 
     def _run_rounds(self, running: EngineProcess) -> str:
-        experiment, limit = self.coordinator.experiment, self.coordinator.agreement.message_limit
-        study = (running.link, self.terms, self.identity, experiment, limit)
-        exchange = SealedExchange(*study, self.say, self.versions, self.status, self.audit)
+        exchange = SealedExchange(
+            running.link,
+            self.terms,
+            self.identity,
+            self.coordinator.experiment,
+            self.coordinator.agreement.message_limit,
+            versions=self.versions,
+            status=self.status,
+            audit=self.audit,
+        )
         end = time.monotonic() + LISTEN_SECONDS
         while not exchange.listening and not self.stop():
             exchange.wait(POLL_SECONDS)
             if time.monotonic() > end:
                 raise BrokenLink(f"the engine does not listen on {self.engine.address} after {LISTEN_SECONDS:g} s")
         expected = ", ".join(self.coordinator.expected_sites) or "no site"
-        self.say(f"listening on {self.engine.address}; waiting for {expected}")
+        LOG.info(f"listening on {self.engine.address}; waiting for {expected}")
 
         def stop() -> bool:
             self._show_new_lines()
             update_status(self.status, self.coordinator)
-            if time.monotonic() - exchange.heard > SILENCE_SECONDS:
+            if time.monotonic() - exchange.last_heartbeat > SILENCE_SECONDS:
                 raise BrokenLink(f"no heartbeat for {SILENCE_SECONDS:g} s")
             if self.certificates is not None and self.certificates() != self.engine.peers:
                 raise BrokenLink("a kit was renewed, and the engine knows the old one")
@@ -236,7 +237,7 @@ class CoordinatorProcess:
 
     def _skip_old_lines(self) -> None:
         """Start to follow the two line files at their end."""
-        paths = (site_events_path(self.folder), self.folder.path / "rounds.jsonl")
+        paths = (site_events_path(self.folder), rounds_path(self.folder.path))
         self._tails = [JsonlTail(path) for path in paths]
         for tail in self._tails:
             make_file(tail.path)
@@ -269,7 +270,6 @@ def run_coordinator(
     kits: Path,
     identity: Path,
     out: Path,
-    say: Say,
     stop: Callable[[], bool],
     watch: Callable[[StudyLine], None],
     without: Sequence[str] = (),
@@ -288,10 +288,10 @@ def run_coordinator(
         The coordinator's private identity; the public one is in the terms.
     out : Path
         The run folder.
-    say, watch : callable
-        Get sentences, and the lines of rounds.jsonl and sites.jsonl.
     stop : callable
         Returns whether to stop.
+    watch : callable
+        Gets the new lines of rounds.jsonl and sites.jsonl.
     without : sequence of str
         Sites to leave out for good.
     audit : AuditLog, optional
@@ -318,9 +318,9 @@ def run_coordinator(
     check_address(kit, terms)
     coordinator = open_study(terms, out.resolve(), without)
     if coordinator.excluded:
-        say(f"left out of this study: {', '.join(coordinator.excluded)}")
+        LOG.info(f"left out of this study: {', '.join(coordinator.excluded)}")
     if coordinator.agreement.sum_parameters is not None:
-        say(describe_parameters(coordinator.agreement.sum_parameters))
+        LOG.info(describe_parameters(coordinator.agreement.sum_parameters))
     if evaluate and (coordinator.folder.finished or coordinator.is_evaluated):
         return coordinator.folder, FINISHED if coordinator.folder.finished else EVALUATED
     if evaluate:
@@ -337,7 +337,7 @@ def run_coordinator(
     log = coordinator.folder.path / "engine.log"
     address = hub_address(terms.host, terms.port)
     engine = Engine(HUB, certificates(), kit.path, address, limit, log, terms.engine_user)
-    process = CoordinatorProcess(terms, engine, own, coordinator, say, stop, watch, certificates, audit)
+    process = CoordinatorProcess(terms, engine, own, coordinator, stop, watch, certificates, audit)
     return coordinator.folder, process.run()
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from taciturn.federation.identity import Identity
 from taciturn.federation.link import Frame, Kind, Link
-from taciturn.federation.logs import AuditLog, RateLimit, no_audit
-from taciturn.federation.seal import HANDSHAKE, QUESTION, Header, Unsealed, open_answer, reply_header, seal_question
+from taciturn.federation.logs import LOG, AuditLog, RateLimit, is_noted, no_audit
+from taciturn.federation.seal import HANDSHAKE, QUESTION, Header, InvalidSeal, open_answer, reply_header, seal_question
 from taciturn.federation.status import CoordinatorStatus
 from taciturn.federation.terms import Terms
 
@@ -81,13 +81,12 @@ class SealedExchange:
     identity: Identity
     experiment: str
     limit: int
-    say: Callable[[str], None] = lambda line: None
     versions: dict[str, int] = field(default_factory=dict)  # message version of each site
     status: CoordinatorStatus = field(default_factory=CoordinatorStatus)
     audit: AuditLog = no_audit
     listening: bool = False
-    heard: float = field(default_factory=time.monotonic)  # last heartbeat of the engine
-    seldom: RateLimit = field(default_factory=RateLimit)
+    last_heartbeat: float = field(default_factory=time.monotonic)  # last heartbeat of the engine
+    rate_limit: RateLimit = field(default_factory=RateLimit)
     _connected: dict[str, float] = field(default_factory=dict)
     _connected_at: dict[str, float] = field(default_factory=dict)  # also of sites that have disconnected
     _pending: dict[str, PendingQuestion] = field(default_factory=dict)
@@ -145,7 +144,7 @@ class SealedExchange:
             frame = self.link.receive(0.0 if number else max(0.0, seconds))
             if frame is None:
                 return
-            self.heard, self.status.heartbeat = time.monotonic(), time.time()
+            self.last_heartbeat, self.status.heartbeat = time.monotonic(), time.time()
             self._handle(frame)
 
     def _handle(self, frame: Frame) -> None:
@@ -171,7 +170,7 @@ class SealedExchange:
             self.status.sites[site] = time.time()
         else:
             del self.status.sites[site]
-        if self.seldom():
+        if self.rate_limit.allows():
             self.audit("connected" if up else "disconnected", site=site)
 
     def _connect(self, site: str) -> None:
@@ -185,10 +184,10 @@ class SealedExchange:
         pending = self._pending.get(site)
         try:
             if pending is None:
-                raise Unsealed("there was no question")
+                raise InvalidSeal("there was no question")
             sender = self.terms.identities[site]
             body = open_answer(data, self.identity, sender, self.limit, pending.expected).body
-        except Unsealed as error:
+        except InvalidSeal as error:
             self._drop(site, error)
             return
         del self._pending[site]
@@ -197,12 +196,12 @@ class SealedExchange:
         else:
             self._answers[site] = body
 
-    def _drop(self, site: str, error: Unsealed) -> None:
+    def _drop(self, site: str, error: InvalidSeal) -> None:
         self.status.dropped += 1
         count = self.status.dropped
-        if count & (count - 1) == 0:  # the 1st, 2nd, 4th, 8th...
+        if is_noted(count):
             self.audit("dropped", site=site, messages=count)
-            self.say(f"dropped {count} messages that no site sealed for this coordinator, last from '{site}': {error}")
+            LOG.info(f"dropped {count} messages that no site sealed for this coordinator, last from '{site}': {error}")
 
     def _lose(self, site: str) -> None:
         """Give up a question that will not be answered."""

@@ -20,19 +20,18 @@ from typing import TYPE_CHECKING
 from taciturn.core.storage import make_once, require_folder
 from taciturn.errors import CorruptFile, InputError
 from taciturn.privacy.signatures import PublicKey, SigningKey, load_private_key, new_key, private_pem, read_secret
+from taciturn.secure_sum.shamir import PRIME
+from taciturn.secure_sum.sum_context import hpke_suite
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-    from cryptography.hazmat.primitives.hpke import Suite
 
 PREFIX = "taciturn-id-1:"
 KEY_DOMAIN = b"taciturn identity 1\0"  # precedes an X25519 key when its owner signs it
-ENCRYPTION_OVERHEAD = 48  # bytes: an encapsulated key of 32 and a tag of 16
 _END = b"-----END PRIVATE KEY-----\n"
 _RAW = 32 + 32 + 64  # bytes of both keys and the signature
-_PRIME = 2**255 - 19
 _ORDER_8 = 2707385501144840649318225287225658788936804267575313519463743609750303402022
-_SMALL_ORDER = (0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8)  # y of points for which one signature fits any text
+_SMALL_ORDER = (0, 1, PRIME - 1, _ORDER_8, PRIME - _ORDER_8)  # y of points for which one signature fits any text
 
 
 @dataclass(frozen=True)
@@ -88,8 +87,7 @@ class PublicIdentity:
     @property
     def fingerprint(self) -> str:
         """128 bits of the keys' SHA-256 as eight groups of four digits, for people to compare by telephone."""
-        digits = hashlib.sha256(KEY_DOMAIN + self.keys).hexdigest()
-        return " ".join(digits[at : at + 4] for at in range(0, 32, 4))
+        return group_digits(hashlib.sha256(KEY_DOMAIN + self.keys).hexdigest()[:32])
 
     def verify(self, message: bytes, signature: bytes) -> bool:
         """Return whether this party signed a message."""
@@ -99,7 +97,18 @@ class PublicIdentity:
         """Return a message encrypted to this party, which decrypts it only with the same `info`."""
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 
-        return _suite().encrypt(message, X25519PublicKey.from_public_bytes(self.sealing), info)
+        return hpke_suite().encrypt(message, X25519PublicKey.from_public_bytes(self.sealing), info)
+
+
+def group_digits(digits: str) -> str:
+    """Return hexadecimal digits in groups of four, to be read out on the telephone.
+
+    Examples
+    --------
+    >>> group_digits("00c0ffee")
+    '00c0 ffee'
+    """
+    return " ".join(digits[at : at + 4] for at in range(0, len(digits), 4))
 
 
 @lru_cache(maxsize=256)  # a site reads the identities in its terms again and again
@@ -136,11 +145,11 @@ class Identity:
 
     Attributes
     ----------
-    place
+    path
         Its file.
     """
 
-    place: Path
+    path: Path
     _signing: SigningKey = field(repr=False)
     _sealing: X25519PrivateKey = field(repr=False)
 
@@ -201,7 +210,7 @@ class Identity:
         from cryptography.exceptions import InvalidTag
 
         try:
-            return _suite().decrypt(message, self._sealing, info)
+            return hpke_suite().decrypt(message, self._sealing, info)
         except (InvalidTag, ValueError):
             return None
 
@@ -222,17 +231,10 @@ def _are_sound(signing: bytes, sealing: bytes) -> bool:
     if len(signing) != 32 or len(sealing) != 32:
         return False
     y, u = int.from_bytes(signing, "little") % 2**255, int.from_bytes(sealing, "little")
-    if y >= _PRIME or y in _SMALL_ORDER or u >= _PRIME:
+    if y >= PRIME or y in _SMALL_ORDER or u >= PRIME:
         return False
     try:
         X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(sealing))
     except ValueError:  # the shared secret would be zero for every other key
         return False
     return True
-
-
-def _suite() -> Suite:
-    """Return HPKE (RFC 9180) in its base mode."""
-    from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
-
-    return Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)

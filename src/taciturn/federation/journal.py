@@ -69,6 +69,7 @@ create table if not exists sum_opinions (
 EPOCH_TABLES = ("sum_secrets", "sum_shares", "sum_deals", "sum_opinions")  # whose rows are deleted with their epoch
 DAILY_LINES = 200  # departures a day that get their own line although the coordinator can cause any number of them
 FLUSH_SECONDS = 60.0  # between two writes of the count of departures without a line
+UPLOAD_KINDS = ("answer", "sum upload", "measures")  # departures that hold something computed from records
 PENDING, LEFT, KEPT_BACK = "pending", "left", "kept back"
 
 
@@ -80,17 +81,36 @@ class Experiment(NamedTuple):
     terms: str  # SHA-256
     reservation: str
     non_private: str
-    begun: str
-    closed: str | None
-    broken: str | None = None  # when a privacy violation ended it here: no request in it is answered any more
+    started_at: str
+    closed_at: str | None
+    violated_at: str | None = None  # when a privacy violation ended it here: no request in it is answered any more
 
 
 Place: TypeAlias = int | str
 """Where an upload belongs: a round, "evaluation" and a round, or "epoch/slot" of a secure sum. Each has one upload."""
 
 
+class Slot(NamedTuple):
+    """A slot of a secure sum, as ledgers and messages for people name it.
+
+    >>> str(Slot(2, 7)), Slot.parse("2/7").slot
+    ('2/7', 7)
+    """
+
+    epoch: int
+    slot: int
+
+    def __str__(self) -> str:
+        return f"{self.epoch}/{self.slot}"
+
+    @classmethod
+    def parse(cls, text: str) -> Slot:
+        """Return the slot that a ledger names."""
+        return cls(*map(int, text.split("/")))
+
+
 def evaluation_place(t: int) -> Place:
-    """Return where the upload of an evaluation belongs that is no part of a secure sum."""
+    """Return the place of an evaluation upload outside a secure sum."""
     return f"evaluation {t}"
 
 
@@ -168,6 +188,11 @@ class Departure(NamedTuple):
     bytes: int
     fate: str
 
+    @property
+    def is_upload(self) -> bool:
+        """Whether the bytes hold something computed from records, for the first time or again."""
+        return self.kind.removesuffix(" again") in UPLOAD_KINDS
+
 
 class RecordedReply(NamedTuple):
     """The bytes that may leave, and whether they got their own line in the journal."""
@@ -213,7 +238,7 @@ class Journal:
         """
         make_folder(folder, exist_ok=True, private=True)
         with locked(folder / "lock", f"{folder} is in use by another agent of this site", timeout=patience):
-            path = folder / "journal.sqlite"
+            path = journal_path(folder)
             path.touch(mode=0o600)
             path.chmod(0o600)
             journal = cls.connect(path)
@@ -237,7 +262,7 @@ class Journal:
         InputError
             If the site has no journal yet.
         """
-        path = folder / "journal.sqlite"
+        path = journal_path(folder)
         if not path.is_file():
             raise InputError(f"there is no journal in {folder}: this site has not taken part in a study yet")
         journal = cls.connect(path, durable=False)
@@ -248,21 +273,21 @@ class Journal:
         """Run a block as one transaction without any other writer; see `SiteDatabase.exclusive`."""
         return self.database.exclusive()
 
-    def experiment(self, name: str) -> Experiment | None:
+    def experiment(self, experiment: str) -> Experiment | None:
         """Return a study that was begun here, or None."""
-        row = self._execute("select * from experiments where id = ?", name).fetchone()
+        row = self._execute("select * from experiments where id = ?", experiment).fetchone()
         return Experiment(*row) if row else None
 
     def experiments(self) -> list[Experiment]:
         """Return all studies that were begun here, oldest first."""
         return [Experiment(*row) for row in self._execute("select * from experiments order by begun, rowid").fetchall()]
 
-    def begin(self, name: str, study: str, terms: str, reservation: str, non_private: str) -> Experiment:
+    def begin(self, experiment: str, study: str, terms: str, reservation: str, non_private: str) -> Experiment:
         """Record a new study. Its whole plan must be reserved in the budget ledger next.
 
         Parameters
         ----------
-        name : str
+        experiment : str
             The experiment, 32 hexadecimal digits.
         study, terms : str
             The study's name, and the hash of its terms.
@@ -271,55 +296,55 @@ class Journal:
         non_private : str
             Why its noise gives no protection; empty if it does.
         """
-        begun = Experiment(name, study, terms, reservation, non_private, timestamp(), None)
+        begun = Experiment(experiment, study, terms, reservation, non_private, timestamp(), None)
         with self.exclusive():
             self._execute("insert into experiments values (?, ?, ?, ?, ?, ?, ?, ?)", *begun)
         return begun
 
-    def close(self, name: str) -> None:
+    def close(self, experiment: str) -> None:
         """Record the end of a study and delete its private state."""
         with self.exclusive():
-            self._execute("update experiments set closed = ? where id = ? and closed is null", timestamp(), name)
-            self._delete_states(name, "round >= 0")
-            self._execute("update evaluations set upload = null where experiment = ?", name)
-            self.strike_out_sums(name)
+            self._execute("update experiments set closed = ? where id = ? and closed is null", timestamp(), experiment)
+            self._delete_states(experiment)
+            self._execute("update evaluations set upload = null where experiment = ?", experiment)
+            self.delete_sums(experiment)
         self.database.truncate_log()
 
-    def mark_broken(self, name: str) -> None:
+    def mark_broken(self, experiment: str) -> None:
         """Record a privacy violation in a study: no process answers in it any longer."""
         with self.exclusive():
-            self._execute("update experiments set broken = ? where id = ? and broken is null", timestamp(), name)
-            self.strike_out_sums(name)
+            self._execute("update experiments set broken = ? where id = ? and broken is null", timestamp(), experiment)
+            self.delete_sums(experiment)
         self.database.truncate_log()
 
-    def last_round(self, name: str) -> RoundRecord | None:
+    def last_round(self, experiment: str) -> RoundRecord | None:
         """Return the last round that this site has answered in a study, or None."""
-        return next(self.rounds(name, newest=True), None)
+        return next(self.rounds(experiment, newest=True), None)
 
-    def rounds(self, name: str, newest: bool = False) -> Iterator[RoundRecord]:
+    def rounds(self, experiment: str, newest: bool = False) -> Iterator[RoundRecord]:
         """Yield the rounds that this site has answered in a study, in order, or only the newest."""
         order = "desc limit 1" if newest else "asc"
         query = f"select round, base, w, events, upload from rounds where experiment = ? order by round {order}"
-        for number, base, w, events, upload in self._execute(query, name).fetchall():
+        for number, base, w, events, upload in self._execute(query, experiment).fetchall():
             yield RoundRecord(number, base, w, self._entries(events), upload)
 
-    def charges(self, name: str) -> Iterator[Charge]:
+    def charges(self, experiment: str) -> Iterator[Charge]:
         """Yield what each upload of this site in a study costs, in the order of the uploads."""
-        for record in self.rounds(name):
+        for record in self.rounds(experiment):
             yield record.charge
-        for evaluation in self.evaluations(name):
+        for evaluation in self.evaluations(experiment):
             yield evaluation.charge
         query = "select epoch, slot, events from sum_uploads where experiment = ? order by epoch, slot"
-        for epoch, slot, events in self._execute(query, name).fetchall():
-            yield Charge(f"{epoch}/{slot}", self._entries(events))
+        for epoch, slot, events in self._execute(query, experiment).fetchall():
+            yield Charge(str(Slot(epoch, slot)), self._entries(events))
 
-    def evaluations(self, name: str) -> list[EvaluationRecord]:
+    def evaluations(self, experiment: str) -> list[EvaluationRecord]:
         """Return the evaluations that this site has answered in a study with its own noise, in order."""
         query = "select round, w, events, upload from evaluations where experiment = ? order by round"
-        rows = self._execute(query, name).fetchall()
+        rows = self._execute(query, experiment).fetchall()
         return [EvaluationRecord(number, w, self._entries(events), upload) for number, w, events, upload in rows]
 
-    def write_evaluation(self, name: str, record: EvaluationRecord) -> None:
+    def write_evaluation(self, experiment: str, record: EvaluationRecord) -> None:
         """Store the only answer to an evaluation, before a byte leaves.
 
         Raises
@@ -327,43 +352,53 @@ class Journal:
         sqlite3.IntegrityError
             If there is one already.
         """
-        values = (name, record.round, record.w, to_json(record.events), record.upload)
+        values = (experiment, record.round, record.w, to_json(record.events), record.upload)
         with self.exclusive():
             self._execute("insert into evaluations values (?, ?, ?, ?, ?)", *values)
             if record.upload is not None:
-                self.record_departure(name, "measures", record.round, record.upload)
+                self.record_departure(experiment, "measures", record.round, record.upload)
 
-    def newest_slot(self, name: str) -> str:
+    def newest_slot(self, experiment: str) -> str:
         """Return the slot of this site's last upload to a secure sum, as "epoch/slot", or ""."""
         query = "select epoch, slot from sum_uploads where experiment = ? order by epoch desc, slot desc limit 1"
-        row = self._execute(query, name).fetchone()
-        return f"{row[0]}/{row[1]}" if row else ""
+        row = self._execute(query, experiment).fetchone()
+        return str(Slot(*row)) if row else ""
 
-    def answered_rounds(self, name: str) -> list[int]:
+    def answered_rounds(self, experiment: str) -> list[int]:
         """Return the round of each upload of training records; a round may have several in a secure sum."""
-        entries = [charge.entries[0] for charge in self.charges(name) if charge.entries]
+        entries = [charge.entries[0] for charge in self.charges(experiment) if charge.entries]
         return [entry.first for entry in entries if not entry.held_out]
 
-    def strike_out_sums(self, name: str, which: str = "epoch >= ?", epoch: int = 0) -> None:
-        """Delete what a site keeps of some epochs of a study: secrets, shares, directories, opinions and uploads.
+    def delete_sums(self, experiment: str, *, before: int | None = None, keep: int | None = None) -> None:
+        """Delete what a site keeps of the epochs of a study: secrets, shares, directories, opinions and uploads.
 
         The numbers of its epochs, and what its uploads cost, stay.
-        """
-        with self.exclusive():
-            for table in EPOCH_TABLES:
-                self._execute(f"delete from {table} where experiment = ? and {which}", name, epoch)
-            for what in (
-                "update sum_announcements set announcement = null, box_key = null where announcement is not null",
-                "update sum_uploads set upload = null where upload is not null",
-            ):
-                self._execute(f"{what} and experiment = ? and {which}", name, epoch)
 
-    def agent_state(self, name: str, base: int, zero: Array) -> Agent | None:
+        Parameters
+        ----------
+        experiment : str
+            The study.
+        before : int, optional
+            Delete only epochs before this one.
+        keep : int, optional
+            An epoch that is not deleted.
+        """
+        which = "experiment = ? and (? is null or epoch < ?) and (? is null or epoch != ?)"
+        statements = (
+            *(f"delete from {table} where" for table in EPOCH_TABLES),
+            "update sum_announcements set announcement = null, box_key = null where announcement is not null and",
+            "update sum_uploads set upload = null where upload is not null and",
+        )
+        with self.exclusive():
+            for statement in statements:
+                self._execute(f"{statement} {which}", experiment, before, before, keep, keep)
+
+    def agent_state(self, experiment: str, base: int, zero: Array) -> Agent | None:
         """Return the agent's state after round `base`, or None if it was never answered or is deleted.
 
         Parameters
         ----------
-        name : str
+        experiment : str
             The study.
         base : int
             A round; 0 for the state before the first round.
@@ -372,17 +407,18 @@ class Journal:
         """
         if base == 0:
             return Agent(zero, zero)
-        row = self._execute("select z, lam from rounds where experiment = ? and round = ?", name, base).fetchone()
+        query = "select z, lam from rounds where experiment = ? and round = ?"
+        row = self._execute(query, experiment, base).fetchone()
         if row is None or row[0] is None:
             return None
         return Agent(*(np.frombuffer(blob, dtype=zero.dtype).reshape(zero.shape) for blob in row))
 
-    def dual_digest(self, name: str, number: int) -> str | None:
+    def dual_digest(self, experiment: str, number: int) -> str | None:
         """Return the hash of the dual after a round. It is public: it follows from the uploads."""
-        row = self._execute("select dual from rounds where experiment = ? and round = ?", name, number).fetchone()
+        row = self._execute("select dual from rounds where experiment = ? and round = ?", experiment, number).fetchone()
         return str(row[0]) if row else None
 
-    def claim_round(self, name: str, number: int, base: int, w: str) -> None:
+    def claim_round(self, experiment: str, number: int, base: int, w: str) -> None:
         """Claim a round for its only answer, before noise is drawn.
 
         Call it in the `exclusive` block in which `write_round` stores the answer. If the block fails, nothing is
@@ -395,9 +431,10 @@ class Journal:
         """
         if not self.database.connection.in_transaction:
             raise RuntimeError("a round must be claimed in the transaction that answers it")
-        self._execute("insert into rounds (experiment, round, base, w) values (?, ?, ?, ?)", name, number, base, w)
+        query = "insert into rounds (experiment, round, base, w) values (?, ?, ?, ?)"
+        self._execute(query, experiment, number, base, w)
 
-    def write_round(self, name: str, record: RoundRecord, agent: Agent) -> None:
+    def write_round(self, experiment: str, record: RoundRecord, agent: Agent) -> None:
         """Store the answer of a claimed round and the agent's new state, before a byte leaves.
 
         States from which no round can start are deleted: the server has moved on from those before the base, and has
@@ -405,7 +442,7 @@ class Journal:
 
         Parameters
         ----------
-        name : str
+        experiment : str
             The study.
         record : RoundRecord
             The round, with its ledger entries and its upload.
@@ -413,25 +450,25 @@ class Journal:
             The state after the round.
         """
         with self.exclusive():
-            self._delete_states(name, "round != ?", record.base)
+            self._delete_states(experiment, keep_base=record.base)
             query = (
                 "update rounds set events = ?, dual = ?, upload = ?, z = ?, lam = ? "
                 "where experiment = ? and round = ? and base = ? and w = ? and events is null"
             )
             values = (to_json(record.events), array_digest(agent.lam), record.upload, agent.z.tobytes())
-            key = (name, record.round, record.base, record.w)
+            key = (experiment, record.round, record.base, record.w)
             if self._execute(query, *values, agent.lam.tobytes(), *key).rowcount != 1:
                 raise RuntimeError(f"round {record.round} is written without a claim")
             if record.upload is not None:
-                self.record_departure(name, "answer", record.round, record.upload)
+                self.record_departure(experiment, "answer", record.round, record.upload)
         self.database.truncate_log()
 
-    def record_departure(self, name: str, kind: str, number: int | None, data: bytes) -> None:
+    def record_departure(self, experiment: str, kind: str, number: int | None, data: bytes) -> None:
         """Write a line for bytes that are about to leave.
 
         Parameters
         ----------
-        name : str
+        experiment : str
             The study; may be empty.
         kind : str
             The kind of message.
@@ -443,11 +480,11 @@ class Journal:
         with self.exclusive():
             self._execute(
                 "insert into departures (time, experiment, kind, round, sha256, bytes) values (?, ?, ?, ?, ?, ?)",
-                *(timestamp(), name, kind, number, digest(data), len(data)),
+                *(timestamp(), experiment, kind, number, digest(data), len(data)),
             )
 
     def record_repeatable(
-        self, name: str, kind: str, number: int | None, data: bytes, fallback: bytes | None = None
+        self, experiment: str, kind: str, number: int | None, data: bytes, fallback: bytes | None = None
     ) -> RecordedReply:
         """Record bytes that a coordinator can request without limit, and return those that may leave.
 
@@ -457,7 +494,7 @@ class Journal:
 
         Parameters
         ----------
-        name, kind, number, data
+        experiment, kind, number, data
             As for `record_departure`.
         fallback : bytes, optional
             Fixed bytes that leave instead of new ones on a day that is full.
@@ -468,13 +505,13 @@ class Journal:
                 row = self._execute("select lines from repeats where day = ?", day).fetchone()
                 if row is None or row[0] < DAILY_LINES:
                     self._count_repeats(day, lines=1)
-                    self.record_departure(name, kind, number, data)
+                    self.record_departure(experiment, kind, number, data)
                     return RecordedReply(data, has_line=True)
             self._full_day = day
         if fallback is not None and not self.has_departure(digest(data)):
             data = fallback
         if not self.has_departure(digest(data)):
-            self.record_departure(name, kind, number, data)
+            self.record_departure(experiment, kind, number, data)
             return RecordedReply(data, has_line=True)
         self._unwritten_repeats += 1
         if time.monotonic() - self._flushed > FLUSH_SECONDS:
@@ -532,9 +569,10 @@ class Journal:
     def _entries(self, text: str) -> tuple[ReleaseEntry, ...]:
         return tuple(ReleaseEntry.from_json(row, self.path) for row in json.loads(text))
 
-    def _delete_states(self, name: str, which: str, *values: int) -> None:
-        query = "update rounds set upload = null, z = null, lam = null where experiment = ? and z is not null and "
-        self._execute(query + which, name, *values)
+    def _delete_states(self, experiment: str, *, keep_base: int | None = None) -> None:
+        """Delete the uploads and states of all rounds, except those of the base."""
+        query = "update rounds set upload = null, z = null, lam = null where experiment = ? and z is not null"
+        self._execute(f"{query} and (? is null or round != ?)", experiment, keep_base, keep_base)
 
     def _count_repeats(self, day: str, lines: int = 0, more: int = 0) -> None:
         self._execute(
@@ -542,6 +580,11 @@ class Journal:
             "on conflict (day) do update set lines = lines + excluded.lines, more = more + excluded.more",
             *(day, lines, more),
         )
+
+
+def journal_path(state: Path) -> Path:
+    """Return the journal in a site's state folder."""
+    return state / "journal.sqlite"
 
 
 def timestamp() -> str:

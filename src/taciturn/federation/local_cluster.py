@@ -27,11 +27,11 @@ from taciturn.federation.agreement import Agreement, derive_agreement, published
 from taciturn.federation.coordinator_process import STUDY_FILE
 from taciturn.federation.drafts import IDENTITY_FILE, write_site_draft
 from taciturn.federation.identity import Identity
-from taciturn.federation.journal import Journal, Place
+from taciturn.federation.journal import Journal, Place, Slot
 from taciturn.federation.kits import provision
 from taciturn.federation.messages import array_digest
 from taciturn.federation.policy import read_site, write_peer
-from taciturn.federation.run_folder import RoundLine, read_rounds
+from taciturn.federation.run_folder import RoundLine, read_rounds, rounds_path
 from taciturn.federation.site_session import study_folder
 from taciturn.federation.sum_terms import noise_number
 from taciturn.federation.terms import Terms, read_terms
@@ -80,7 +80,7 @@ def replay(
     agents, batch, last = agreement.terms.agents, agreement.part.batch, len(rounds)
 
     def drawn(p: int, t: int, slot: str | None) -> SeededNoise:
-        return SeededNoise((seed,), p, noise_number(*map(int, slot.split("/"))) if slot else t, batch.streams)
+        return SeededNoise((seed,), p, noise_number(*Slot.parse(slot)) if slot else t, batch.streams)
 
     def noise(p: int, t: int) -> SeededNoise:
         return drawn(p, t, rounds[t - 1].slot)
@@ -212,7 +212,7 @@ class LocalFederation:
     @property
     def rounds_done(self) -> int:
         """The number of finished rounds."""
-        path = self.run / "rounds.jsonl"
+        path = rounds_path(self.run)
         return max((row["round"] for row in read_lines(path)), default=0) if path.exists() else 0
 
     def wait_for_round(self, number: int) -> None:

@@ -38,14 +38,14 @@ class RateLimit:
     """A limit for records that others can cause at will: 20 at once, then one a minute.
 
     >>> limit = RateLimit()
-    >>> sum(limit() for _ in range(100))
+    >>> sum(limit.allows() for _ in range(100))
     20
     """
 
     left: float = BURST
     at: float = field(default_factory=time.monotonic)
 
-    def __call__(self) -> bool:
+    def allows(self) -> bool:
         """Return whether one more record may be written, and count it."""
         moment = time.monotonic()
         self.left = min(BURST, self.left + PER_MINUTE * (moment - self.at) / 60.0)
@@ -55,13 +55,22 @@ class RateLimit:
         return allowed
 
 
+def is_noted(count: int) -> bool:
+    """Return whether a message that others can send at will is noted when it is the 1st, 2nd, 4th, 8th... of its kind.
+
+    >>> [count for count in range(1, 20) if is_noted(count)]
+    [1, 2, 4, 8, 16]
+    """
+    return count & (count - 1) == 0
+
+
 def no_audit(event: str, /, **facts: object) -> None:
     """Write nothing; the `AuditLog` of a party without an audit."""
 
 
 @contextmanager
 def logged(file: Path | None, show: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
-    """Yield a function that logs a message.
+    """Send what `LOG` gets to a file or to a person within the block, and yield the function that logs a message.
 
     Messages are records of the logger `taciturn.federation`, so a program that runs a site may handle them itself.
 
@@ -79,7 +88,7 @@ def logged(file: Path | None, show: Callable[[str], None]) -> Iterator[Callable[
     """
     handler: logging.Handler = _ShowHandler(show) if file is None else _file_handler(file)
     with _handling(LOG, handler):
-        yield lambda message: LOG.info("%s", message)
+        yield LOG.info
 
 
 @contextmanager

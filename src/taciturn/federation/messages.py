@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, TypeAlias, get_type_hints
 import numpy as np
 
 from taciturn.errors import InputError
-from taciturn.federation import SPEAKS
+from taciturn.federation import MESSAGE_VERSIONS
+from taciturn.secure_sum.sum_wire import HEADER_LIMIT, MAGIC, pack_frame, split_frame
 from taciturn.types import Array
 
 
@@ -21,7 +22,7 @@ class Invitation(NamedTuple):
 
     experiment: str
     terms: str  # SHA-256 of the study's terms
-    speaks: tuple[int, int] = (SPEAKS[0], SPEAKS[-1])  # first and last message version that the coordinator supports
+    speaks: tuple[int, int] = (MESSAGE_VERSIONS[0], MESSAGE_VERSIONS[-1])  # of the coordinator: first, last
 
 
 class RoundRequest(NamedTuple):
@@ -138,8 +139,6 @@ REPLIES: dict[str, type[Any]] = {
 }
 KINDS: dict[type[Any], str] = {kind: name for name, kind in (QUESTIONS | REPLIES).items()}
 
-MAGIC = b"TACITURN\x01"
-HEADER_LIMIT = 1 << 16  # bytes
 TEXT_LIMIT = 4096  # characters
 DTYPES = ("<f4", "<f8")
 ANNOUNCE, DEAL, KEEP, BEGIN, UPLOAD, AGREE, REVEAL = SUM_STEPS = (
@@ -207,8 +206,7 @@ def encode(message: Question | Reply) -> bytes:
             body = little.tobytes()
         elif isinstance(value, bytes):  # at most one field has bytes
             data, header[name] = value, len(value)
-    text = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
-    return MAGIC + len(text).to_bytes(4, "big") + text + body + data
+    return pack_frame(header, body, data)
 
 
 def decode_question(data: bytes, limit: int) -> Question:
@@ -269,20 +267,10 @@ def array_digest(array: Array) -> str:
 
 
 def _decode(data: Any, limit: int, kinds: Mapping[str, type[Any]]) -> Any:
-    if not isinstance(data, bytes) or not data.startswith(MAGIC):
-        raise Malformed("these bytes are not a Taciturn message")
-    if len(data) > limit:
-        raise Malformed(f"a message has {len(data)} bytes; the limit is {limit}")
-    start = len(MAGIC) + 4
-    size = int.from_bytes(data[len(MAGIC) : start], "big")
-    if size > HEADER_LIMIT or start + size > len(data):
-        raise Malformed("the header of a message is truncated or too long")
-    try:
-        header = json.loads(data[start : start + size])
-        kind: Any = kinds[header.pop("kind")]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Malformed("the header of a message cannot be read") from error
-    body = data[start + size :]
+    name, header, body = split_frame(data, limit, Malformed)
+    if name not in kinds:
+        raise Malformed("the header of a message cannot be read")
+    kind: Any = kinds[name]
     for name in _data_fields(kind):
         if not _is_count(header.get(name)) or header[name] > len(body):
             raise Malformed(f"{name} of a message of kind {KINDS[kind]} is missing or truncated")

@@ -81,7 +81,7 @@ class Site:
     kit: Path  # the start-up kit
     identity: Path  # private key file that signs and decrypts this site's messages
     study: Path  # this site's own copy of federation.toml
-    peers: Path  # the identities that people of this site have compared with the other sites
+    peers: Path  # the identities that people at this site have compared with the other sites
     table: str
     published: str
     schema: str
@@ -140,7 +140,7 @@ def _parse_site(path: Path, folder: Path, content: bytes) -> Site:
 
 
 def read_peers(site: Site) -> dict[str, str]:
-    """Return the identities that people of a site have compared with the other sites themselves, by site.
+    """Return the identities that people at a site have compared with the other sites themselves, by site.
 
     Returns
     -------
@@ -161,7 +161,7 @@ def read_peers(site: Site) -> dict[str, str]:
 
 
 def write_peer(site: Site, name: str, identity: str) -> None:
-    """Record that people of a site have compared a peer's identity with the peer itself."""
+    """Record that people at a site have compared a peer's identity with the peer itself."""
     peers = read_peers(site) | {name: identity}
     head = (
         "# Identities of other sites that people here have compared with them, written by 'taciturn federation site "

@@ -83,7 +83,7 @@ class ReleaseGate:
         if isinstance(reply, Answer) and not np.isfinite(reply.z).all():
             raise PrivacyViolation("this upload has values that are not finite: it does not leave")
         begun = self.journal.experiment(reply.experiment)
-        if begun is None or begun.closed or begun.broken:
+        if begun is None or begun.closed_at or begun.violated_at:
             raise PrivacyViolation("this upload belongs to no study that is open here")
         if isinstance(reply, SumAnswer) and reply.step != wire.UPLOAD:
             return

@@ -22,7 +22,7 @@ from taciturn.federation.messages import CloseRequest
 from taciturn.federation.seal import QUESTION, Opened, verify_evidence
 from taciturn.objectives.metrics import test_error
 from taciturn.planning.study import Study
-from taciturn.privacy.trust import SECURE_SUM
+from taciturn.privacy.trust import SECURE_SUM, Caveat
 from taciturn.reporting.report import write_report
 from taciturn.runs.folder import RunFolder, append_lines, read_lines
 from taciturn.runs.records import FederationNote, LedgerEntry, MetricsRow
@@ -58,7 +58,12 @@ class ParticipationTotals(NamedTuple):
 
 def read_rounds(folder: RunFolder) -> list[RoundLine]:
     """Return the lines of rounds.jsonl, in order."""
-    return [RoundLine(**row) for row in read_lines(folder.path / "rounds.jsonl")]
+    return [RoundLine(**row) for row in read_lines(rounds_path(folder.path))]
+
+
+def rounds_path(folder: Path) -> Path:
+    """Return the file of a coordinator's run folder that has a line for each round."""
+    return folder / "rounds.jsonl"
 
 
 def participation_totals(folder: RunFolder) -> ParticipationTotals:
@@ -88,8 +93,15 @@ def federated_study(agreement: Agreement, data: str = "", test: Shard | None = N
     settings, facts = agreement.study_plan.settings, agreement.facts
     if data:
         settings, facts = replace(settings, data=data), facts._replace(test="none")
-    terms, names = agreement.terms, (agreement.features, agreement.target)
-    dataset = Dataset(terms.name, terms.agents, (), test, *names, features_by=settings.features)
+    dataset = Dataset(
+        name=agreement.terms.name,
+        agents=agreement.terms.agents,
+        train=(),
+        test=test,
+        features=agreement.features,
+        target=agreement.target,
+        features_by=settings.features,
+    )
     return Study(settings, dataset, agreement.study_plan.problem, agreement.study_plan.parts, facts)
 
 
@@ -118,8 +130,8 @@ def create_study_folder(
         Entries that follow the plan in the study's ledger.
     """
     begun, temporary = initial_files(study, reservation), path.with_name(f".{path.name}.new")
-    doubts, sums = (*(begun.header.doubts or ()), "carried"), study.settings.trust == SECURE_SUM
-    header = replace(begun.header, doubts=doubts, sum_protocol=sums or None)
+    caveats, sums = (*(begun.header.doubts or ()), Caveat.CARRIED), study.settings.trust == SECURE_SUM
+    header = replace(begun.header, doubts=caveats, sum_protocol=sums or None)
     shutil.rmtree(temporary, ignore_errors=True)  # left over from a crash
     RunFolder.create(temporary, {**begun.files, **(files or {})}, [header, *begun.plans, *ledger], begun.local)
     move_folder(temporary, path)
@@ -215,7 +227,7 @@ def store_model_signature(folder: RunFolder, opened: Opened, coordinator: Public
     if folder.finished:
         return
     content = {
-        "signed": opened.signed.record(),
+        "signed": opened.signed.to_json(),
         "coordinator": str(coordinator),
         "site": str(site),
         "close": base64.b64encode(opened.body).decode(),

@@ -1,7 +1,7 @@
 """Sealed messages: every message is signed by its sender and encrypted to its receiver, so a carrier cannot read it.
 
 A sealed message is a plain head followed by what only the receiver can read: a signature and the body. The head names
-the study, the site and the question; it is bound to the rest, and after a change of any bit nothing opens. The
+the study, the site and the question. It is bound to the rest: if any bit changes, the message cannot be opened. The
 signature covers the head, the identities of sender and receiver, and the SHA-256 of the body. It covers the receiver's
 identity because a site could otherwise encrypt to another site what was signed for itself. The body of a question holds
 round, w and bases, so the signature binds each of them.
@@ -18,9 +18,10 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from taciturn.errors import InputError
-from taciturn.federation import SPEAKS
-from taciturn.federation.identity import ENCRYPTION_OVERHEAD, Identity, PublicIdentity
+from taciturn.federation import MESSAGE_VERSIONS
+from taciturn.federation.identity import Identity, PublicIdentity
 from taciturn.federation.terms import SITE_NAME
+from taciturn.secure_sum.sum_context import HPKE_BYTES
 
 MAGIC = b"TACITURN\x02"  # of this layout; the protocol version determines the meaning of the messages inside
 DOMAIN = b"taciturn sealed message 1\0"  # precedes everything that is signed
@@ -34,14 +35,14 @@ _LAYOUT = struct.Struct(
 )  # magic, version, kind, terms, experiment, answers, length of the site's name
 _SIGNATURE = 64  # bytes
 HEAD_LIMIT = _LAYOUT.size + 41  # bytes
-OVERHEAD = HEAD_LIMIT + ENCRYPTION_OVERHEAD + _SIGNATURE  # bytes that sealing adds at most
+OVERHEAD = HEAD_LIMIT + HPKE_BYTES + _SIGNATURE  # bytes that sealing adds at most
 
 
-class Unsealed(InputError):
+class InvalidSeal(InputError):
     """Bytes that are not a message from this sender to this receiver about this subject; none of them were trusted."""
 
 
-class OtherTerms(Unsealed):
+class TermsMismatch(InvalidSeal):
     """A question that the coordinator did sign, about other terms than the site's; it may be answered by a refusal."""
 
 
@@ -63,7 +64,7 @@ class Signed(NamedTuple):
     body_sha256: bytes
     signature: bytes
 
-    def record(self) -> dict[str, str]:
+    def to_json(self) -> dict[str, str]:
         """Return the evidence as values for JSON."""
         fields = {"head": _head(self.header), "body_sha256": self.body_sha256, "signature": self.signature}
         return {name: value.hex() for name, value in fields.items()}
@@ -92,7 +93,7 @@ def reply_header(question: bytes) -> Header:
 
     Raises
     ------
-    Unsealed
+    InvalidSeal
         If the bytes are not a sealed question.
     """
     header, _ = _parse(question)
@@ -108,7 +109,7 @@ def open_question(
     *,
     site: str,
     terms: bytes,
-    versions: Collection[int] = (HANDSHAKE, *SPEAKS),
+    versions: Collection[int] = (HANDSHAKE, *MESSAGE_VERSIONS),
 ) -> Opened:
     """Open a question of the coordinator to this site.
 
@@ -127,21 +128,21 @@ def open_question(
 
     Raises
     ------
-    OtherTerms
+    TermsMismatch
         If the coordinator did ask this site, about other terms.
-    Unsealed
+    InvalidSeal
         If anything else is wrong; the message must not be answered.
     """
     header, start = _parse_limited(data, limit)
     _check_kind(QUESTION, header)
     if header.site != site:
-        raise Unsealed(f"a question for the site {header.site} reached {site}")
+        raise InvalidSeal(f"a question for the site {header.site} reached {site}")
     if header.version not in versions:
         known = ", ".join(map(str, versions))
-        raise Unsealed(f"a question has protocol version {header.version}; the accepted versions are {known}")
+        raise InvalidSeal(f"a question has protocol version {header.version}; the accepted versions are {known}")
     opened = _open(data, header, start, receiver, sender)
     if header.terms != terms:
-        raise OtherTerms(
+        raise TermsMismatch(
             f"the coordinator's study is {header.terms.hex()[:12]}…, but this site agreed to {terms.hex()[:12]}…: the "
             "two copies of federation.toml differ"
         )
@@ -164,14 +165,14 @@ def open_answer(data: bytes, receiver: Identity, sender: PublicIdentity, limit: 
 
     Raises
     ------
-    Unsealed
+    InvalidSeal
         If this is not the site's answer to that question.
     """
     header, start = _parse_limited(data, limit)
     _check_kind(ANSWER, expected)
     for name, found, wanted in zip(Header._fields, header, expected, strict=True):
         if found != wanted:
-            raise Unsealed(f"an answer has another {name} than its question")
+            raise InvalidSeal(f"an answer has another {name} than its question")
     return _open(data, header, start, receiver, sender)
 
 
@@ -181,7 +182,7 @@ def verify_evidence(record: Any, body: bytes, coordinator: PublicIdentity, site:
     Parameters
     ----------
     record
-        `Signed.record` of a question or an answer, perhaps from a file.
+        `Signed.to_json` of a question or an answer, perhaps from a file.
     body
         The message that it came with; for the final model, the bytes of CloseRequest.
     coordinator, site
@@ -189,21 +190,21 @@ def verify_evidence(record: Any, body: bytes, coordinator: PublicIdentity, site:
 
     Raises
     ------
-    Unsealed
+    InvalidSeal
         If the record is not such evidence.
     """
     try:
         head, *rest = (bytes.fromhex(record[name]) for name in ("head", "body_sha256", "signature"))
         signed = Signed(_parse(head)[0], *rest)
-        if signed.record() != record:  # one byte more or less, another spelling, another key
+        if signed.to_json() != record:  # one byte more or less, another spelling, another key
             raise ValueError("the record is not in canonical form")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Unsealed("this is not a record of a signed message") from error
+        raise InvalidSeal("this is not a record of a signed message") from error
     if hashlib.sha256(body).digest() != signed.body_sha256:
-        raise Unsealed("the evidence is about another message")
+        raise InvalidSeal("the evidence is about another message")
     sender, receiver = (coordinator, site) if signed.header.kind == QUESTION else (site, coordinator)
     if not sender.verify(_statement(signed.header, sender, receiver, signed.body_sha256), signed.signature):
-        raise Unsealed(f"the identity {sender.fingerprint} did not sign this for {receiver.fingerprint}")
+        raise InvalidSeal(f"the identity {sender.fingerprint} did not sign this for {receiver.fingerprint}")
     return signed.header
 
 
@@ -218,11 +219,11 @@ def _open(data: bytes, header: Header, start: int, receiver: Identity, sender: P
     """Decrypt a message and verify its signature."""
     inside = receiver.decrypt(data[start:], data[:start])
     if inside is None:
-        raise Unsealed("a message was changed in transit or is for another receiver")
+        raise InvalidSeal("a message was changed in transit or is for another receiver")
     signature, body = inside[:_SIGNATURE], inside[_SIGNATURE:]
     signed = Signed(header, hashlib.sha256(body).digest(), signature)
     if not sender.verify(_statement(header, sender, receiver.public, signed.body_sha256), signature):
-        raise Unsealed(f"the identity {sender.fingerprint} did not sign a message for this receiver")
+        raise InvalidSeal(f"the identity {sender.fingerprint} did not sign a message for this receiver")
     return Opened(header, body, signed)
 
 
@@ -243,7 +244,7 @@ def _head(header: Header) -> bytes:
         and SITE_NAME.fullmatch(site)
     )
     if not valid:
-        raise Unsealed(f"there is no message with the header {tuple(header)!r:.200}")
+        raise InvalidSeal(f"there is no message with the header {tuple(header)!r:.200}")
     name = site.encode()
     return _LAYOUT.pack(MAGIC, version, _KINDS[kind], terms, experiment, answers, len(name)) + name
 
@@ -251,27 +252,27 @@ def _head(header: Header) -> bytes:
 def _parse(data: bytes) -> tuple[Header, int]:
     """Return the header at the beginning of bytes and the position where it ends."""
     if not isinstance(data, bytes) or not data.startswith(MAGIC) or len(data) < _LAYOUT.size:
-        raise Unsealed("these bytes are not a sealed message of Taciturn")
+        raise InvalidSeal("these bytes are not a sealed message of Taciturn")
     _, version, kind, terms, experiment, answers, length = _LAYOUT.unpack_from(data)
     end = _LAYOUT.size + length
     name = data[_LAYOUT.size : end].decode("latin-1")
     header = Header(version, _NAMES.get(kind, ""), terms, experiment, name, answers)
     if _head(header) != data[:end]:
-        raise Unsealed("the head of a sealed message is truncated")
+        raise InvalidSeal("the head of a sealed message is truncated")
     return header, end
 
 
 def _parse_limited(data: bytes, limit: int) -> tuple[Header, int]:
     """Parse the header of bytes that are not too long, before any of them are copied."""
     if isinstance(data, bytes) and len(data) > limit + OVERHEAD:
-        raise Unsealed(f"a sealed message has {len(data)} bytes, and at most {limit + OVERHEAD} are allowed")
+        raise InvalidSeal(f"a sealed message has {len(data)} bytes, and at most {limit + OVERHEAD} are allowed")
     header, start = _parse(data)
-    size = len(data) - start - ENCRYPTION_OVERHEAD - _SIGNATURE
+    size = len(data) - start - HPKE_BYTES - _SIGNATURE
     if size > limit:
-        raise Unsealed(f"a sealed message has a body of {size} bytes, and at most {limit} are allowed")
+        raise InvalidSeal(f"a sealed message has a body of {size} bytes, and at most {limit} are allowed")
     return header, start
 
 
 def _check_kind(kind: str, header: Header) -> None:
     if header.kind != kind:
-        raise Unsealed(f"this is a sealed {header.kind}, but a sealed {kind} is expected")
+        raise InvalidSeal(f"this is a sealed {header.kind}, but a sealed {kind} is expected")

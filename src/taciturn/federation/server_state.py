@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from taciturn.algorithms.server import FullState, new_server
 from taciturn.core.storage import flushed_size, make_file, read_arrays, write_arrays
 from taciturn.errors import CorruptFile
+from taciturn.federation.run_folder import rounds_path
 from taciturn.federation.validation import Iterate
 from taciturn.objectives.clipping import admissible
 from taciturn.runs.folder import RunFolder
 from taciturn.types import Array
+
+if TYPE_CHECKING:
+    from taciturn.federation.sum_state import SumState
 
 
 class ServerState(NamedTuple):
@@ -74,26 +78,63 @@ def save_state(folder: RunFolder, name: str, state: ServerState) -> None:
     state : ServerState
         The state after a round.
     """
+    arrays = {"bases": np.array(state.bases), "sites": np.array(state.sites)}
+    if any(iterate.error for iterate in state.last):  # otherwise the iterates are the uploads in server_z
+        arrays["last"] = np.stack([iterate.z for iterate in state.last])
+        arrays["errors"] = np.array([iterate.error for iterate in state.last])
+    write_checkpoint(folder, name, state, arrays)
+
+
+def write_checkpoint(folder: RunFolder, name: str, state: ServerState | SumState, more: Mapping[str, Array]) -> None:
+    """Write what all checkpoints of a federation have, and more arrays."""
+    statistics = state.server.statistics
     arrays = {
         "round": np.array(state.round),
         "server_z": state.server.z,
         "server_lam": state.server.lam,
-        "bases": np.array(state.bases),
         "w": state.w,
         "sent": np.array(state.sent),
-        "place": np.array([flushed_size(path) for path in line_files(folder)]),
-        "sites": np.array(state.sites),
+        "line_file_sizes": np.array([flushed_size(path) for path in line_files(folder)]),
+        **({} if statistics is None else {"server_statistics": statistics}),
     }
-    if state.server.statistics is not None:
-        arrays["server_statistics"] = state.server.statistics
-    if any(iterate.error for iterate in state.last):  # otherwise the iterates are the uploads in server_z
-        arrays["last"] = np.stack([iterate.z for iterate in state.last])
-        arrays["stray"] = np.array([iterate.error for iterate in state.last])
-    write_arrays(folder.checkpoints / f"{name}.npz", arrays)
+    write_arrays(folder.checkpoints / f"{name}.npz", {**arrays, **more})
+
+
+class Checkpoint(NamedTuple):
+    """What all checkpoints of a federation have."""
+
+    round: int
+    server: FullState
+    w: Array
+    sent: tuple[int, int]
+    arrays: Mapping[str, Array]  # all that are in the file
+
+
+def read_checkpoint(folder: RunFolder, name: str) -> Checkpoint | None:
+    """Return the last checkpoint, or None if there is none yet; truncate the line files to their length at that time.
+
+    Raises
+    ------
+    CorruptFile
+        If a line file is shorter than the checkpoint says.
+    """
+    file = folder.checkpoints / f"{name}.npz"
+    if not file.exists():
+        truncate_lines(folder, (0, 0))
+        return None
+    arrays = read_arrays(file)
+    truncate_lines(folder, _pair(arrays["line_file_sizes"]))
+    server = FullState(arrays["server_z"], arrays["server_lam"], arrays.get("server_statistics"))
+    return Checkpoint(int(arrays["round"]), server, arrays["w"], _pair(arrays["sent"]), arrays)
+
+
+def _pair(numbers: Array) -> tuple[int, int]:
+    first, second = map(int, numbers)
+    return first, second
 
 
 def restore_state(folder: RunFolder, name: str, initial: ServerState) -> ServerState:
-    """Return the last checkpoint and truncate the line files to their length at that time.
+    """Return the state at the last checkpoint; see `read_checkpoint`.
 
     Parameters
     ----------
@@ -107,25 +148,20 @@ def restore_state(folder: RunFolder, name: str, initial: ServerState) -> ServerS
     CorruptFile
         If a line file is shorter than the checkpoint says.
     """
-    file = folder.checkpoints / f"{name}.npz"
-    state, sizes = initial, (0, 0)
-    if file.exists():
-        arrays = read_arrays(file)
-        sizes = (int(arrays["place"][0]), int(arrays["place"][1]))
-        server = FullState(arrays["server_z"], arrays["server_lam"], arrays.get("server_statistics"))
-        sites = tuple(map(str, arrays.get("sites", initial.sites)))
-        iterates = arrays.get("last", server.z), arrays.get("stray", np.zeros(len(sites)))
-        state = ServerState(
-            round=int(arrays["round"]),
-            server=server,
-            bases=tuple(map(int, arrays["bases"])),
-            w=arrays["w"],
-            sent=(int(arrays["sent"][0]), int(arrays["sent"][1])),
-            sites=sites,
-            last=tuple(Iterate(z, float(error)) for z, error in zip(*iterates, strict=True)),
-        )
-    truncate_lines(folder, sizes)
-    return state
+    stored = read_checkpoint(folder, name)
+    if stored is None:
+        return initial
+    arrays, sites = stored.arrays, tuple(map(str, stored.arrays["sites"]))
+    iterates = arrays.get("last", stored.server.z), arrays.get("errors", np.zeros(len(sites)))
+    return ServerState(
+        round=stored.round,
+        server=stored.server,
+        bases=tuple(map(int, arrays["bases"])),
+        w=stored.w,
+        sent=stored.sent,
+        sites=sites,
+        last=tuple(Iterate(z, float(error)) for z, error in zip(*iterates, strict=True)),
+    )
 
 
 def truncate_lines(folder: RunFolder, sizes: tuple[int, int]) -> None:
@@ -160,4 +196,4 @@ def journal_w(folder: RunFolder, t: int, w: Array) -> Array:
 
 def line_files(folder: RunFolder) -> tuple[Path, Path]:
     """Return the files that grow by a line per round: metrics.jsonl and rounds.jsonl."""
-    return folder.metrics, folder.path / "rounds.jsonl"
+    return folder.metrics, rounds_path(folder.path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from pathlib import Path
 from typing import TypedDict
@@ -14,11 +13,10 @@ from taciturn.federation.agreement import (
     StudyLoader,
     describe_evaluations,
     find_objections,
-    group_digits,
     verified_peers,
 )
-from taciturn.federation.identity import Identity
-from taciturn.federation.journal import Experiment, Journal
+from taciturn.federation.identity import Identity, group_digits
+from taciturn.federation.journal import Experiment, Journal, journal_path
 from taciturn.federation.kits import Kit, check_address, read_kit
 from taciturn.federation.policy import Site, read_site, write_peer
 from taciturn.federation.run_folder import verify_model_signature
@@ -28,10 +26,9 @@ from taciturn.federation.terms import Terms, read_terms
 from taciturn.federation.vault import engine_secrets, site_engine
 from taciturn.privacy.budget import BudgetLedger
 from taciturn.privacy.budget_state import BudgetState
+from taciturn.privacy.signatures import HEX_ID
 from taciturn.privacy.trust import SECURE_SUM
 from taciturn.runs.folder import RunFolder
-
-FINGERPRINT = re.compile("[0-9a-f]{32}")
 
 
 def check_site(path: Path) -> dict[str, str | int]:
@@ -59,7 +56,7 @@ def check_site(path: Path) -> dict[str, str | int]:
     if reasons := find_objections(site, agreement):
         raise InputError("; ".join(reasons))
     budget, plan, terms = BudgetLedger.open(site.ledger).state(), agreement.plan, agreement.terms
-    running = sum(begun.terms == terms.digest and not begun.closed for begun in _experiments(site))
+    running = sum(begun.terms == terms.digest and not begun.closed_at for begun in _experiments(site))
     return {
         "site": site.name,
         "study": terms.name,
@@ -137,11 +134,11 @@ class PeerReport(TypedDict):
     """Another site of the study, as this site's copy of the terms names it."""
 
     fingerprint: str  # empty without an identity
-    verified: bool  # whether people of this site have compared it with the peer itself
+    verified: bool  # whether people at this site have compared it with the peer itself
 
 
 class PeersReport(TypedDict):
-    """Which other sites of a study people of this site have verified, and what follows from it."""
+    """Which other sites of a study have been verified at this site, and what follows from it."""
 
     site: str
     study: str
@@ -153,7 +150,7 @@ class PeersReport(TypedDict):
 
 
 def list_peers(site: Site, terms: Terms) -> PeersReport:
-    """Return which other sites of a study people of this site have verified."""
+    """Return which other sites of a study have been verified at this site."""
     settings, verified = terms.settings, verified_peers(site, terms)
     peers: dict[str, PeerReport] = {}
     for name in terms.sites:
@@ -204,7 +201,7 @@ def verify_peer(path: Path, peer: str, fingerprint: str) -> PeersReport:
     peer : str
         Another site of the study.
     fingerprint : str
-        What people of this site heard from the peer: 32 hexadecimal digits; spaces and case do not matter.
+        What people at this site heard from the peer: 32 hexadecimal digits; spaces and case do not matter.
 
     Raises
     ------
@@ -220,7 +217,7 @@ def verify_peer(path: Path, peer: str, fingerprint: str) -> PeersReport:
     if identity is None:
         raise InputError(f"{terms.path} has no identity of {peer} yet; the coordinator adds it with 'enrol'")
     heard = "".join(fingerprint.split()).lower()
-    if not FINGERPRINT.fullmatch(heard):
+    if not HEX_ID.fullmatch(heard):
         raise InputError(
             f"the fingerprint is {shown(fingerprint)}; it must be the 32 hexadecimal digits, in groups of four, that "
             f"{peer} sees with 'taciturn federation site identity'"
@@ -293,7 +290,7 @@ def site_status(path: Path) -> SiteReport:
 
 def _experiments(site: Site) -> dict[Experiment, list[int]]:
     """Return the studies of a site with the round of each of its uploads."""
-    if not (site.state / "journal.sqlite").is_file():
+    if not journal_path(site.state).is_file():
         return {}
     with Journal.read(site.state) as journal:
         return {begun: journal.answered_rounds(begun.id) for begun in journal.experiments()}
@@ -310,9 +307,9 @@ def _study_status(site: Site, begun: Experiment, rounds: list[int]) -> StudyRepo
     return {
         "study": begun.study,
         "experiment": begun.id,
-        "begun": begun.begun,
-        "closed": begun.closed,
-        "broken": begun.broken,
+        "begun": begun.started_at,
+        "closed": begun.closed_at,
+        "broken": begun.violated_at,
         "non_private": begun.non_private,
         "rounds": len(set(rounds)),
         "uploads": len(rounds),
@@ -364,8 +361,8 @@ def close_study(path: Path, start: str) -> str:
         if len(matching) != 1:
             raise unknown_name("study", start, [begun.id[:8] for begun in known])
         (begun,) = matching
-        if begun.closed:
-            raise InputError(f"the study {start} was closed on {begun.closed}")
+        if begun.closed_at:
+            raise InputError(f"the study {start} was closed on {begun.closed_at}")
         folder = study_folder(site, begun.id)
         if not any(journal.charges(begun.id)) and not folder.exists():
             cancel_study(site, journal, begun)

@@ -55,7 +55,7 @@ class SiteSession:
         The site's records: those that train, and those that are held out for evaluations.
     seed : int or None
         A seed for the noise, for tests: it gives no protection.
-    hold : Hold
+    reservation_lock : ReservationLock
         The lock on the study's reservation; it lasts as long as the session.
     """
 
@@ -68,7 +68,7 @@ class SiteSession:
     study: Study
     folder: RunFolder
     seed: int | None
-    hold: ReservationLock
+    reservation_lock: ReservationLock
     ledger: StudyLedger = field(init=False)
     agreed_files: tuple[bytes, ...] = field(init=False)  # content of the site's files when it agreed
     noise_announced: bool = False  # whether the budget ledger says that this study draws noise
@@ -116,9 +116,7 @@ class SiteSession:
         if not 1 <= t <= self.agreement.part.rounds:
             raise Refused(f"there is no model after round {t}: the study has {self.agreement.part.rounds} rounds")
         self._check_parameters(w)
-        if not self.ledger.has_room(self._evaluation_cost):
-            raise Refused(f"the evaluation of round {t} would exceed the budget that is reserved for this study")
-        self._announce_noise()
+        self._begin_draw(self._evaluation_cost, f"the evaluation of round {t}")
         released = measure(w, self.held_out, self._noise(number))
         self._check_events([released.event], self._evaluation_cost)
         return np.ascontiguousarray(released.integers[:, 0]), released.event
@@ -168,10 +166,12 @@ class SiteSession:
             self.ledger.charge(charge)
             self.ledger.check_not_overdrawn()
 
-    def _announce_noise(self) -> None:
-        """Write to the budget ledger that noise is about to be drawn."""
+    def _begin_draw(self, cost: EventsOfSides, what: str) -> None:
+        """Raise unless the reservation has room; write to the budget ledger that noise is about to be drawn."""
+        if not self.ledger.has_room(cost):
+            raise Refused(f"{what} would exceed the budget that is reserved for this study")
         if not self.noise_announced:
-            self.hold.write_folder(self.folder.path.resolve())
+            self.reservation_lock.write_folder(self.folder.path.resolve())
             BudgetLedger.open(self.site.ledger).start(self.experiment.reservation)
             self.noise_announced = True
 
@@ -227,23 +227,27 @@ def open_session(
     begun = journal.experiment(name)
     if begun is None:
         begun = journal.begin(name, agreement.terms.name, agreement.terms.digest, uuid.uuid4().hex, non_private)
-    hold = ReservationLock(begun.reservation)
-    place = study_folder(site, name)
+    reservation_lock, path = ReservationLock(begun.reservation), study_folder(site, name)
     with journal.exclusive():
         if find_reservation(site, begun) is None:
-            adjacency, unit = agreement.study_plan.settings.adjacency, agreement.facts.unit
-            study_name = ledger_study_name(begun.study, name)
-            budget = BudgetLedger.open(site.ledger)
-            plan, split = agreement.study_plan, agreement.terms.split
-            given = (study_name, plan.cost, adjacency, unit, non_private, begun.reservation)
-            budget.reserve(*given, plan.held_out_cost, split)
-        if not place.exists() and not any(journal.charges(name)):
+            plan = agreement.study_plan
+            BudgetLedger.open(site.ledger).reserve(
+                ledger_study_name(begun.study, name),
+                plan.cost,
+                adjacency=plan.settings.adjacency,
+                unit=agreement.facts.unit,
+                non_private=non_private,
+                name=begun.reservation,
+                held_out=plan.held_out_cost,
+                split=agreement.terms.split,
+            )
+        if not path.exists() and not any(journal.charges(name)):
             note = [NonPrivateEntry(agent=site.name, reason=non_private)] if non_private else []
-            create_study_folder(place, study, begun.reservation, ledger=note)
-    folder = RunFolder.open(place)
+            create_study_folder(path, study, begun.reservation, ledger=note)
+    folder = RunFolder.open(path)
     folder.check_home_machine()
     shard, held_out = dataset.train[0], dataset.held_out_shards[0]
-    return kind(site, journal, begun, agreement, shard, held_out, study, folder, seed, hold)
+    return kind(site, journal, begun, agreement, shard, held_out, study, folder, seed, reservation_lock)
 
 
 def non_private_reason(seed: int | None) -> str:
@@ -288,7 +292,7 @@ def settle_study(site: Site, journal: Journal, experiment: Experiment, folder: R
     budget, head = BudgetLedger.open(site.ledger), folder.chain.hashes()[-1]
     try:
         if not budget.is_settled_by(experiment.reservation, head):  # by a process that died before the next line
-            budget.settle(experiment.reservation, spent.cost(), head, spent.held_out_cost())
+            budget.settle(experiment.reservation, spent.cost, head, spent.held_out_cost)
     except PrivacyViolation:
         journal.close(experiment.id)  # the budget ledger has all of it; nothing more is answered
         raise
@@ -317,8 +321,8 @@ def close_if_settled(site: Site, journal: Journal, experiment: Experiment) -> bo
 
 def open_studies(site: Site, journal: Journal, terms: str) -> list[Experiment]:
     """Return the studies of these terms that were begun here and have not ended."""
-    begun = [experiment for experiment in journal.experiments() if experiment.terms == terms and not experiment.closed]
-    return [experiment for experiment in begun if not close_if_settled(site, journal, experiment)]
+    begun = [one for one in journal.experiments() if one.terms == terms and not one.closed_at]
+    return [one for one in begun if not close_if_settled(site, journal, one)]
 
 
 def read_agreed_files(site: Site) -> tuple[bytes, ...]:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, TypedDict, TypeVar
 
@@ -89,7 +89,7 @@ def publish_status(status: AgentStatus | CoordinatorStatus, path: Path) -> Itera
 def _write(path: Path, status: AgentStatus | CoordinatorStatus) -> None:
     temporary = path.with_name(f".{path.name}")
     with suppress(OSError, RuntimeError):  # RuntimeError: a site connected or left during the copy
-        text = json.dumps({**asdict(status), "written": time.time()})
+        text = json.dumps({**status.to_json(), "written": time.time()})
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
@@ -166,7 +166,7 @@ class AgentReport(TypedDict):
     rounds_answered: int
     dropped_messages: int
     engine_restarts: int
-    study_at_work: str
+    active_study: str
 
 
 def describe_agent(snapshot: StatusSnapshot[AgentStatus]) -> AgentReport:
@@ -184,5 +184,5 @@ def describe_agent(snapshot: StatusSnapshot[AgentStatus]) -> AgentReport:
         "rounds_answered": status.rounds,
         "dropped_messages": status.dropped,
         "engine_restarts": status.restarts,
-        "study_at_work": status.study if running else "",
+        "active_study": status.study if running else "",
     }

@@ -74,7 +74,7 @@ class StudyLedger:
         """
         self.refresh()
         if charge.upload in self.uploads:
-            self.chain.keep_head()
+            self.chain.rewrite_head()
             return
         if charge.place in self.places:
             raise PrivacyViolation(f"the ledger has another upload for {charge} than the journal")

@@ -1,7 +1,7 @@
 """Rounds of a secure sum: the coordinator sees masked uploads, and opens nothing but their sum.
 
 A round is one slot of the protocol in `taciturn.secure_sum`: masked uploads of a roster, a signature of each site on
-who uploaded if somebody is missing, and shares of the masks. A slot that cannot be opened is lost. The next attempt is
+who uploaded if a site is missing, and shares of the masks. A slot that cannot be opened is lost. The next attempt is
 another slot, with new noise and a new charge.
 """
 
@@ -11,7 +11,7 @@ import hashlib
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
@@ -22,17 +22,17 @@ from taciturn.algorithms.noisy_gradient import SummedGradient
 from taciturn.algorithms.server import Received
 from taciturn.errors import BudgetExhausted, TrainingDiverged
 from taciturn.federation import messages as wire
-from taciturn.federation import server_state, validation
-from taciturn.federation.coordinator import Backoff, Coordinator, SlotTotals, StudyProgress
+from taciturn.federation import validation
+from taciturn.federation.coordinator import Backoff, Coordinator, SlotTotals
 from taciturn.federation.exchange import Exchange
+from taciturn.federation.journal import Slot
 from taciturn.federation.logs import LOG
 from taciturn.federation.messages import Refusal, SumRequest, SumRoundRequest
-from taciturn.federation.run_folder import RoundLine, read_rounds, record_round
+from taciturn.federation.run_folder import read_rounds
 from taciturn.federation.sum_state import EpochFile, SlotAttempt, SumFiles, SumState
 from taciturn.federation.sum_terms import SPARE_EPOCHS, sum_study
 from taciturn.federation.validation import Rejected
 from taciturn.objectives.clipping import admissible
-from taciturn.runs.folder import append_lines
 from taciturn.secure_sum.epoch import (
     BoxesUnopened,
     make_deliveries,
@@ -44,7 +44,7 @@ from taciturn.secure_sum.epoch import (
 )
 from taciturn.secure_sum.epoch_messages import Directory, EpochRequest
 from taciturn.secure_sum.opening import MaskedSum, OpenedSum, SlotLost, SlotOpening, WrongShares
-from taciturn.secure_sum.parameters import GRADIENT, MEASURES, NOISE_TAIL, epoch_slots
+from taciturn.secure_sum.parameters import GRADIENT, MEASURES, MODULUS_TAIL, epoch_slots
 from taciturn.secure_sum.slot_messages import SumQuestion
 from taciturn.secure_sum.sum_context import SumStudy
 from taciturn.secure_sum.sum_wire import SumRefused
@@ -87,11 +87,6 @@ class SumCoordinator(Coordinator):
         if self.pending is not None:
             self.masked = self.files.read_masked(self.pending.question)
         self.asked = {str(slot) for _, slot in self.charged}
-
-    @property
-    def progress(self) -> StudyProgress:
-        """Rounds done, the model so far, and the bytes that were sent."""
-        return StudyProgress(self.state.round, self.state.w, self.state.sent)
 
     @property
     def slots(self) -> SlotTotals:
@@ -151,9 +146,10 @@ class SumCoordinator(Coordinator):
     def _run_round(self, exchange: Exchange, ready: list[str]) -> list[str]:
         """Run one slot with the ready sites, and return the sites for the next one."""
         began, t = time.perf_counter(), self.state.round + 1
-        for attempt, opened in self._open_slot(exchange, ready, t, self._new_attempt):
-            self._advance(attempt, opened)
+        if (result := self._open_slot(exchange, ready, t, self._new_attempt)) is not None:
+            self._advance(*result)
             self.log_event("round", round=t, ms=round(1000.0 * (time.perf_counter() - began), 1))
+            self.pending = self.masked = None
         return [site for site in ready if site not in self._gone]
 
     def _run_evaluation(self, exchange: Exchange, ready: list[str]) -> list[str]:
@@ -161,10 +157,11 @@ class SumCoordinator(Coordinator):
         if self._round_begun:  # a newer slot would end it
             return self._run_round(exchange, ready)
         t, names = self.state.round, self.agreement.terms.agents
-        for attempt, opened in self._open_slot(exchange, ready, t, self._new_evaluation):
+        if (result := self._open_slot(exchange, ready, t, self._new_evaluation)) is not None:
+            attempt, opened = result
             self._record_evaluation(opened.total, [names[site - 1] for site in opened.alive], attempt.slot)
-        up, down = self._traffic
-        self.state = self.state._replace(sent=(self.state.sent[0] + up, self.state.sent[1] + down))
+            self.pending = self.masked = None
+        self.state = self.state._replace(sent=self._sent_with(self._traffic))
         if not (self.is_evaluated or self.evaluation_due):
             self._skip_evaluation("its slot was lost, and the others are for later models")
         return [site for site in ready if site not in self._gone]
@@ -175,13 +172,16 @@ class SumCoordinator(Coordinator):
         ready: list[str],
         t: int,
         choose: Callable[[int, Sequence[str], Directory], SlotAttempt],
-    ) -> Iterator[tuple[SlotAttempt, OpenedSum]]:
-        """Continue the pending slot or begin a new one; yield what was opened, unless the slot is lost."""
+    ) -> tuple[SlotAttempt, OpenedSum] | None:
+        """Continue the pending slot or begin a new one, and return what was opened; None if it is lost or must wait.
+
+        A slot that was opened stays pending until the caller has stored its sum.
+        """
         self._gone, self._rejected, self._traffic = set(), {}, (0, 0)
         directory = self._join_epoch(exchange, ready, t)
         roster = [] if directory is None else self._present(ready, directory.sites)
         if directory is None or not (self.pending or len(roster) >= self.quorum):
-            return
+            return None
         attempt = self.pending = self.pending or choose(t, roster, directory)
         self._charge_slot(attempt)
         try:
@@ -191,9 +191,9 @@ class SumCoordinator(Coordinator):
             event = "evaluation lost" if self.evaluation_begun else "slot lost"
             self.log_event(event, round=t, slot=attempt.slot, reason=str(error))
             self.files.write_attempt(attempt, lost=True)
-        else:
-            yield attempt, opened
-        self.pending = self.masked = None
+            self.pending = self.masked = None
+            return None
+        return attempt, opened
 
     def _join_epoch(self, exchange: Exchange, ready: Sequence[str], t: int) -> Directory | None:
         """Return the directory of an epoch in which the ready sites can upload, or None if too few are left."""
@@ -206,9 +206,9 @@ class SumCoordinator(Coordinator):
                     directory = self._begin_epoch(exchange, present, t)
         if directory is None:
             return None
-        untold = [site for site in self._present(ready, directory.sites) if site not in self.begun]
-        told = self._prepare(exchange, dict.fromkeys(untold, self.epoch.roll), wire.BEGIN, t, _unread)
-        self.begun |= {site for site in untold if self._number(site) in told}
+        uninformed = [site for site in self._present(ready, directory.sites) if site not in self.begun]
+        informed = self._prepare(exchange, dict.fromkeys(uninformed, self.epoch.roll), wire.BEGIN, t, _unread)
+        self.begun |= {site for site in uninformed if self._number(site) in informed}
         return directory
 
     def _has_room(self, directory: Directory, ready: Sequence[str]) -> bool:
@@ -272,15 +272,15 @@ class SumCoordinator(Coordinator):
         self, exchange: Exchange, messages: Mapping[str, bytes], step: str, t: int, read: Callable[[int, bytes], V]
     ) -> dict[int, V]:
         """Ask sites for a step of an epoch, which takes all of them; a site that fails is left out for a while."""
-        found = self._ask(exchange, messages, step, t, read)
+        answers = self._ask(exchange, messages, step, t, read)
         for site in messages:
-            if self._number(site) not in found:
+            if self._number(site) not in answers:
                 self._hold_back(site)
                 self._gone.add(site)
-        return found
+        return answers
 
     def _settle_disputes(self, complaints: Mapping[int, tuple[int, ...]], t: int) -> str:
-        """Leave out who is at fault for boxes that do not open, and return in words who cannot open whose.
+        """Leave out the sites at fault for boxes that do not open, and return in words who cannot open whose boxes.
 
         An honest site is in dispute only with sites at fault, of which there are at most c. So a site that is in
         dispute with more is at fault itself: a dealer whom more than c receivers name, or a receiver who names more
@@ -334,7 +334,7 @@ class SumCoordinator(Coordinator):
         self.asked.add(attempt.slot)
 
     def _open(self, exchange: Exchange, attempt: SlotAttempt, directory: Directory, ready: Sequence[str]) -> OpenedSum:
-        """Ask for uploads, for signatures if somebody is missing, and for shares; return the opened sum."""
+        """Ask for uploads, for signatures if a site is missing, and for shares; return the opened sum."""
         t, opening = attempt.question.round, SlotOpening(self.sums, directory, attempt.question)
         masked = self.masked or self._collect(exchange, opening, attempt, ready)
         alive = masked.alive
@@ -345,20 +345,21 @@ class SumCoordinator(Coordinator):
                 exchange, questions, wire.AGREE, t, lambda site, data: opening.read_signature(site, alive, data)
             )
         request = opening.share_request(alive, signatures)
-        answers: dict[int, list[int]] = {}
         helpers = self._helpers(attempt.question, self._present(ready, alive))
         most = opening.threshold + SPARE_HELPERS
-        for some in (helpers[:most], helpers[most:]):
-            answers |= self._ask(exchange, dict.fromkeys(some, request), wire.REVEAL, t, opening.read_shares)
-            try:
-                opened = opening.open(masked, answers)
-            except (SlotLost, WrongShares):
-                if some == helpers[most:] or not helpers[most:]:
-                    raise
-            else:
-                self._note_wrong_shares(attempt, opened)
-                return opened
-        raise AssertionError("the last helpers give a sum or an error")
+
+        def ask(some: Sequence[str]) -> dict[int, list[int]]:
+            return self._ask(exchange, dict.fromkeys(some, request), wire.REVEAL, t, opening.read_shares)
+
+        answers = ask(helpers[:most])
+        try:
+            opened = opening.open(masked, answers)
+        except (SlotLost, WrongShares):
+            if not helpers[most:]:
+                raise
+            opened = opening.open(masked, answers | ask(helpers[most:]))
+        self._note_wrong_shares(attempt, opened)
+        return opened
 
     def _note_wrong_shares(self, attempt: SlotAttempt, opened: OpenedSum) -> None:
         """Record whose shares did not agree with those that opened the sum; others are asked before them from now on.
@@ -372,7 +373,9 @@ class SumCoordinator(Coordinator):
             self.log_event("wrong shares", site=site, round=attempt.question.round, slot=attempt.slot, dealers=whose)
             LOG.warning(
                 "slot %s: the shares that %s sent do not agree with those of the others, for the secrets of %s",
-                *(attempt.slot, site, ", ".join(whose)),
+                attempt.slot,
+                site,
+                ", ".join(whose),
             )
 
     def _collect(
@@ -390,7 +393,7 @@ class SumCoordinator(Coordinator):
     def _longest_sum(self, subject: int, alive: Sequence[int]) -> float:
         """Return the greatest length of the sum over these sites: that of the records' parts, and that of the noise."""
         records, measure = sum(self._sizes[site - 1] for site in alive), self.agreement.measure
-        reach = math.sqrt(self.sums.parameters.size(subject)) + NOISE_TAIL
+        reach = math.sqrt(self.sums.parameters.size(subject)) + MODULUS_TAIL
         if subject == MEASURES and measure is not None:
             longest = records * measure.layout.length
             return 2.0 ** measure.bits[0] * (longest + reach * measure.deviation(0, len(alive)))
@@ -428,15 +431,9 @@ class SumCoordinator(Coordinator):
                 "sends invalid values; choose a smaller eta and another --out"
             )
         coefficients = algorithm.coefficients(model, server)
-        up, down = self._traffic
-        sent = state.sent[0] + up, state.sent[1] + down
-        record_round(self.folder, self.study, t, coefficients, math.nan, sent, self.study.dataset.test)
-        names = self.agreement.terms.agents
-        there = [names[p] for p in answered]
-        missing = [site for site in self.agents if site not in there]
-        line = RoundLine(t, self.agreement.part.rounds, there, missing, self._rejected, up, down, attempt.slot)
-        append_lines(server_state.line_files(self.folder)[1], [line._asdict()])
-        self.state = SumState(t, server, agent, coefficients, sent)
+        names = [self.agreement.terms.agents[p] for p in answered]
+        self._record_round(t, coefficients, math.nan, names, self._rejected, self._traffic, attempt.slot)
+        self.state = SumState(t, server, agent, coefficients, self._sent_with(self._traffic))
         self.files.save(self.state)
 
     def _ask(
@@ -455,7 +452,7 @@ class SumCoordinator(Coordinator):
         replies = exchange.request(questions, self.agreement.terms.answer_seconds)
         up, down = self._traffic
         self._traffic = up + sum(map(len, replies.values())), down + sum(map(len, questions.values()))
-        found: dict[int, V] = {}
+        answers: dict[int, V] = {}
         for site in questions:
             if site not in replies:
                 self._record_missing(site, t)
@@ -469,13 +466,13 @@ class SumCoordinator(Coordinator):
                     self._rejected[site] = self._record_refusal(site, reply, round=t)
                     self._gone.add(site)
                     continue
-                found[self._number(site)] = read(self._number(site), reply.data)
+                answers[self._number(site)] = read(self._number(site), reply.data)
                 self.bad_answers[site] = 0
             except (Rejected, SumRefused) as error:
                 self._rejected[site] = str(error)
                 if not self._record_rejection(site, t, str(error)):
                     self._gone.add(site)
-        return found
+        return answers
 
     def _present(self, ready: Sequence[str], numbers: Sequence[int]) -> list[str]:
         """Return the ready sites with these numbers that this round has not lost."""
@@ -491,8 +488,8 @@ class SumCoordinator(Coordinator):
 
     def _next_slot(self, directory: Directory) -> int:
         """Return the first slot of an epoch that no site was asked to upload in."""
-        places = (slot.split("/") for slot in self.asked)
-        return 1 + max((int(slot) for epoch, slot in places if int(epoch) == directory.epoch), default=-1)
+        asked = map(Slot.parse, self.asked)
+        return 1 + max((one.slot for one in asked if one.epoch == directory.epoch), default=-1)
 
     def _number(self, site: str) -> int:
         """Return the number of a site in the protocol, from 1."""
@@ -510,14 +507,6 @@ class SumCoordinator(Coordinator):
     def _sizes(self) -> tuple[int, ...]:
         """The declared records of every site."""
         return tuple(self.agreement.terms.sites.values())
-
-    def _measured(self) -> dict[str, Array]:
-        """Return statistics for estimating the noise in an additive model's curves; empty for other models."""
-        statistics = self.state.server.statistics
-        if statistics is None:
-            return {}
-        answered = np.array([len(line.answered) for line in read_rounds(self.folder)])
-        return {"server_statistics": statistics, "round": np.array(self.state.round), "answered": answered}
 
     def _report_lines(self) -> list[str]:
         parameters, slots = self.sums.parameters, self.slots

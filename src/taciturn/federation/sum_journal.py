@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from taciturn.core.storage import read_count, state_folder, to_json, write_count
 from taciturn.errors import CorruptFile, PrivacyViolation
-from taciturn.federation.journal import Charge, Experiment, Journal
+from taciturn.federation.journal import Charge, Experiment, Journal, Slot
 from taciturn.secure_sum.epoch import (
     NEVER,
     AnnouncedEpoch,
@@ -94,8 +94,8 @@ class SumJournal:
 
     def write_announced(self, state: AnnouncedEpoch) -> None:
         """Store new keys. An older epoch that has not begun can never begin, so its secrets are deleted."""
-        epoch, begun = state.announcement.epoch, self._begun()
-        self.journal.strike_out_sums(self.study.id, "epoch != ?", NEVER if begun is None else begun)
+        epoch = state.announcement.epoch
+        self.journal.delete_sums(self.study.id, keep=self._begun())
         self._count_step()
         self._run(
             "insert into sum_announcements values (?, ?, ?, ?)", epoch, state.announcement.to_bytes(), state.box_key
@@ -123,7 +123,7 @@ class SumJournal:
     def write_begun(self, state: BegunEpoch) -> None:
         """Store that an epoch has begun; all older ones have ended."""
         epoch = state.directory.epoch
-        self.journal.strike_out_sums(self.study.id, "epoch < ?", epoch)
+        self.journal.delete_sums(self.study.id, before=epoch)
         self._count_step()
         self._run("update sum_deals set deal = null where experiment = ? and epoch = ?", epoch)
         self._run("delete from sum_begun where experiment = ? and epoch < ?", epoch)
@@ -135,7 +135,12 @@ class SumJournal:
         self._count_step()
         self._run(
             "insert into sum_uploads values (?, ?, ?, ?, ?, ?, ?, ?)",
-            *(epoch, slot, question.round, step.record.context, to_json(charge.entries), step.record.upload),
+            epoch,
+            slot,
+            question.round,
+            step.record.context,
+            to_json(charge.entries),
+            step.record.upload,
             question.subject,
         )
         where = "where experiment = ? and epoch = ? and slot"
@@ -160,7 +165,9 @@ class SumJournal:
 
     def _check_live(self, epoch: int, slot: int) -> None:
         if epoch != self._begun() or slot < self._newest_slot(epoch):
-            raise PrivacyViolation(f"slot {epoch}/{slot} has ended in the journal, and would be answered once more")
+            raise PrivacyViolation(
+                f"slot {Slot(epoch, slot)} has ended in the journal, and would be answered once more"
+            )
 
     def prepared(self) -> PreparedEpoch | None:
         """Return the newest epoch, if it has not begun."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from taciturn.algorithms.base import SummableAlgorithm
 from taciturn.errors import MissedRound
 from taciturn.federation import messages as wire
 from taciturn.federation.identity import Identity
-from taciturn.federation.journal import Charge
+from taciturn.federation.journal import Charge, Slot
 from taciturn.federation.messages import SumAnswer, SumRequest, SumRoundRequest
 from taciturn.federation.run_folder import record_round
 from taciturn.federation.site_session import Refused, SiteSession
@@ -34,6 +34,8 @@ from taciturn.secure_sum.slot import SlotRules, SlotState, SlotStep, next_epoch
 from taciturn.secure_sum.slot_messages import AliveRequest, ShareRequest, SumQuestion
 from taciturn.secure_sum.sum_wire import SumRefused
 from taciturn.types import Array
+
+P = TypeVar("P", AnnouncedEpoch, DealtEpoch, KeptEpoch)
 
 
 class Sent(NamedTuple):
@@ -122,9 +124,7 @@ class SumSession(SiteSession):
         if self.sums.epochs() >= limit:
             raise Refused(f"this site has made keys for {limit} epochs of this study; that is the limit")
         announced, reply = self.epoch_rules.announce(request.epoch, request.slots, self.sums.newest_epoch())
-        answer = self._store(wire.ANNOUNCE, reply, lambda: self.sums.write_announced(announced))
-        self.prepared = announced
-        return self._counted(answer)
+        return self._prepare(wire.ANNOUNCE, reply, self.sums.write_announced, announced)
 
     def _deal(self, data: bytes) -> bytes:
         prepared = self.prepared
@@ -133,9 +133,7 @@ class SumSession(SiteSession):
         dealt, reply = self.epoch_rules.deal(prepared, data)
         if dealt is prepared:
             return self._repeat(wire.DEAL, reply)
-        answer = self._store(wire.DEAL, reply, lambda: self.sums.write_dealt(dealt))
-        self.prepared = dealt
-        return self._counted(answer)
+        return self._prepare(wire.DEAL, reply, self.sums.write_dealt, dealt)
 
     def _keep(self, data: bytes) -> bytes:
         prepared = self.prepared
@@ -148,9 +146,7 @@ class SumSession(SiteSession):
             return self._repeat(wire.KEEP, complaint.to_bytes())
         if kept is prepared:
             return self._repeat(wire.KEEP, reply)
-        answer = self._store(wire.KEEP, reply, lambda: self.sums.write_kept(kept))
-        self.prepared = kept
-        return self._counted(answer)
+        return self._prepare(wire.KEEP, reply, self.sums.write_kept, kept)
 
     def _begin(self, data: bytes) -> bytes:
         prepared, state = self.prepared, self.state
@@ -180,7 +176,7 @@ class SumSession(SiteSession):
         with self.journal.exclusive():
             step = self.slot_rules.upload(state, message.data, wire.array_bytes(message.w), draw)
             answer = wire.encode(SumAnswer(name, self.site.name, wire.UPLOAD, t, step.reply))
-            slot = f"{question.epoch}/{question.slot}"
+            slot = str(Slot(question.epoch, question.slot))
             if step.charge:
                 charge = Charge(slot, self._entries(drawn, t, wire.digest(answer), slot))
                 self.sums.write_upload(state, step, question, charge)
@@ -199,9 +195,7 @@ class SumSession(SiteSession):
 
     def _gradient(self, t: int, sent: Sent, number: int) -> tuple[NDArray[np.int64], BatchEvent]:
         """Return the integers of this site with fresh noise, and the event of the draw."""
-        if not self.ledger.has_room(self._round_cost):
-            raise Refused(f"round {t} would exceed the budget that is reserved for this study")
-        self._announce_noise()
+        self._begin_draw(self._round_cost, f"round {t}")
         try:
             released = self._algorithm.local_gradient(t, sent.w, sent.agent, self.shard, self._noise(number))
         except MissedRound as missed:
@@ -227,14 +221,14 @@ class SumSession(SiteSession):
 
     def _agree(self, data: bytes) -> bytes:
         question = AliveRequest.from_bytes(data).question
-        return self._opinion(wire.AGREE, question, self.slot_rules.agree(self._begun_state(), data))
+        return self._store_agreed_set(wire.AGREE, question, self.slot_rules.agree(self._begun_state(), data))
 
     def _reveal(self, data: bytes) -> bytes:
         question = ShareRequest.from_bytes(data).question
-        return self._opinion(wire.REVEAL, question, self.slot_rules.reveal(self._begun_state(), data))
+        return self._store_agreed_set(wire.REVEAL, question, self.slot_rules.reveal(self._begun_state(), data))
 
-    def _opinion(self, name: str, question: SumQuestion, step: SlotStep) -> bytes:
-        """Store this site's only opinion on a slot before the reply leaves."""
+    def _store_agreed_set(self, name: str, question: SumQuestion, step: SlotStep) -> bytes:
+        """Store the only set that this site agrees to in a slot before the reply leaves."""
         state = self._begun_state()
         before = state.records.get(step.slot)
         if before is not None and before.alive:  # the rules have compared the two sets
@@ -257,6 +251,12 @@ class SumSession(SiteSession):
             write()
             self.journal.record_departure(self.experiment.id, f"sum {step}", t or None, answer)
         return answer
+
+    def _prepare(self, step: str, data: bytes, write: Callable[[P], None], prepared: P) -> bytes:
+        """Store a step of an epoch that has not begun; only then the session continues from the state after it."""
+        answer = self._store(step, data, lambda: write(prepared))
+        self.prepared = prepared
+        return self._counted(answer)
 
     def _counted(self, answer: bytes) -> bytes:
         """Return a reply that may leave: its step is counted, and the secrets it makes useless are gone."""

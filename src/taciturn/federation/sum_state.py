@@ -14,8 +14,9 @@ import numpy as np
 
 from taciturn.algorithms import Agent
 from taciturn.algorithms.server import FullState, new_server
-from taciturn.core.storage import flushed_size, read_arrays, write_arrays
-from taciturn.federation.server_state import line_files, truncate_lines
+from taciturn.core.storage import read_arrays, write_arrays
+from taciturn.federation.journal import Slot
+from taciturn.federation.server_state import read_checkpoint, write_checkpoint
 from taciturn.runs.folder import RunFolder
 from taciturn.secure_sum.epoch_messages import Directory
 from taciturn.secure_sum.opening import MaskedSum
@@ -53,7 +54,7 @@ class SlotAttempt(NamedTuple):
     @property
     def slot(self) -> str:
         """The slot as ledgers name it."""
-        return f"{self.question.epoch}/{self.question.slot}"
+        return str(Slot(self.question.epoch, self.question.slot))
 
 
 @dataclass(frozen=True)
@@ -73,19 +74,8 @@ class SumFiles:
 
     def save(self, state: SumState) -> None:
         """Write a checkpoint that also records the length of the line files next to it."""
-        arrays = {
-            "round": np.array(state.round),
-            "server_z": state.server.z,
-            "server_lam": state.server.lam,
-            "agent_z": state.agent.z,
-            "agent_lam": state.agent.lam,
-            "w": state.w,
-            "sent": np.array(state.sent),
-            "place": np.array([flushed_size(path) for path in line_files(self.folder)]),
-        }
-        if state.server.statistics is not None:
-            arrays["server_statistics"] = state.server.statistics
-        write_arrays(self.folder.checkpoints / f"{self.name}.npz", arrays)
+        arrays = {"agent_z": state.agent.z, "agent_lam": state.agent.lam}
+        write_checkpoint(self.folder, self.name, state, arrays)
 
     def restore(self, zero: Array) -> SumState:
         """Return the last checkpoint, or the state before the first round, with the line files as they were then.
@@ -95,22 +85,14 @@ class SumFiles:
         CorruptFile
             If a line file is shorter than the checkpoint says.
         """
-        file = self.folder.checkpoints / f"{self.name}.npz"
-        if not file.exists():
-            truncate_lines(self.folder, (0, 0))
+        stored = read_checkpoint(self.folder, self.name)
+        if stored is None:
             server = new_server("full", zero, 1)
             if not isinstance(server, FullState):
                 raise TypeError("the mean agent has a server of its own")
             return SumState(0, server, Agent(zero, zero), zero, (0, 0))
-        arrays = read_arrays(file)
-        truncate_lines(self.folder, (int(arrays["place"][0]), int(arrays["place"][1])))
-        return SumState(
-            int(arrays["round"]),
-            FullState(arrays["server_z"], arrays["server_lam"], arrays.get("server_statistics")),
-            Agent(arrays["agent_z"], arrays["agent_lam"]),
-            arrays["w"],
-            (int(arrays["sent"][0]), int(arrays["sent"][1])),
-        )
+        agent = Agent(stored.arrays["agent_z"], stored.arrays["agent_lam"])
+        return SumState(stored.round, stored.server, agent, stored.w, stored.sent)
 
     def write_epoch(self, epoch: EpochFile) -> None:
         """Store the number of an epoch before it is announced, and its directory before it begins."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from typing import cast
 
@@ -13,6 +12,7 @@ from taciturn.federation.agreement import Agreement, verified_peers
 from taciturn.federation.policy import Site
 from taciturn.federation.terms import Terms
 from taciturn.privacy.events import Event
+from taciturn.privacy.signatures import canonical
 from taciturn.secure_sum.parameters import SLOTS_LIMIT, SumParameters
 from taciturn.secure_sum.sum_context import SumStudy
 
@@ -38,9 +38,13 @@ def sum_study(agreement: Agreement, experiment: str) -> SumStudy:
     if agreement.sum_parameters is None:
         raise InputError(f"{terms.path}: trust is {terms.settings.trust}; this study has no secure sum")
     terms.check_complete()
-    identities = tuple(terms.identities[site] for site in terms.sites)
-    names = bytes.fromhex(terms.digest), bytes.fromhex(experiment)
-    return SumStudy(*names, agreement.sum_parameters, identities, describe_noise(agreement).encode())
+    return SumStudy(
+        terms=bytes.fromhex(terms.digest),
+        experiment=bytes.fromhex(experiment),
+        parameters=agreement.sum_parameters,
+        identities=tuple(terms.identities[site] for site in terms.sites),
+        noise=describe_noise(agreement).encode(),
+    )
 
 
 def describe_noise(agreement: Agreement) -> str:
@@ -73,7 +77,7 @@ def describe_noise(agreement: Agreement) -> str:
             "measure bits": list(measure.bits),
             "measure length": measure.layout.length,
         }
-    return json.dumps(_rounded(found), separators=(",", ":"), sort_keys=True)
+    return canonical({name: _rounded(value) for name, value in found.items()}).decode()
 
 
 def _described(events: Counter[Event]) -> list[object]:
@@ -81,7 +85,7 @@ def _described(events: Counter[Event]) -> list[object]:
 
 
 def _rounded(value: object) -> object:
-    """Return a value for JSON in which floating-point numbers are texts of 9 digits.
+    """Return a value for JSON in which floating-point numbers are strings of 9 significant digits.
 
     Examples
     --------
@@ -124,6 +128,6 @@ def noise_number(epoch: int, slot: int) -> int:
 
 
 def verified_sites(site: Site, terms: Terms) -> frozenset[int]:
-    """Return the numbers of the peers that people of this site have verified; see `verified_peers`."""
+    """Return the numbers of the peers that people at this site have verified; see `verified_peers`."""
     names = verified_peers(site, terms)
     return frozenset(number for number, name in enumerate(terms.sites, 1) if name in names)

@@ -221,23 +221,26 @@ def read_terms(file: Path) -> Terms:
         "engine_user": Key(text, ""),
     }
     running = read_section(file, document, "running", running_layout, optional=True)
-    if running["test"]:
-        running["test"] = str(file.parent / running["test"])
     study = _read_study(file, document, sites)
-    running["quorum"] = _quorum(file, running["quorum"], len(sites), study.settings)
+    quorum = _quorum(file, running["quorum"], len(sites), study.settings)
     identities, revoked = _read_identities(file, document, sites)
     terms = Terms(
         path=file,
         name=top["name"],
+        host=server["host"],
+        port=server["port"],
         sites=sites,
-        **server,
-        **running,
         settings=study.settings,
         schema=study.schema,
         data=study.data,
+        quorum=quorum,
+        answer_seconds=running["answer_seconds"],
+        ready_seconds=running["ready_seconds"],
+        test=str(file.parent / running["test"]) if running["test"] else "",
         identity=identities.pop(COORDINATOR, None),
         identities=identities,
         revoked=revoked,
+        engine_user=running["engine_user"],
     )
     if study.schema_sha256 and study.schema_sha256 != terms.schema_sha256:
         raise InputError(

@@ -12,7 +12,6 @@ from taciturn.privacy.budget import BudgetLedger
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.records import ReleaseEntry
 
-UPLOAD_KINDS = ("answer", "sum upload", "measures")  # departures that hold something computed from records
 KIND_WORDS = {  # by kind in the journal; the steps of a secure sum are in docs/explanation/secure-sum.md
     "measures": "measures of held-out records",
     "measures again": "measures of held-out records again",
@@ -78,7 +77,7 @@ def read_transcript(site: Site) -> Transcript:
     for departure in departures:
         entries = events.get((departure.experiment, departure.sha256), [])
         kept_back = departure.fate == KEPT_BACK
-        upload = departure.kind.startswith(UPLOAD_KINDS) and not kept_back
+        upload = departure.is_upload and not kept_back
         study = experiments[departure.experiment].study if departure.experiment in experiments else ""
         covered, what = not upload or bool(entries), describe_kind(departure.kind)
         lines.append(TranscriptLine(departure, study, what, describe_events(entries), covered, kept_back))

@@ -16,15 +16,13 @@ from taciturn.algorithms.steps import consensus_residual
 from taciturn.errors import CorruptFile, TrainingDiverged
 from taciturn.federation import messages as wire
 from taciturn.federation import server_state, validation
-from taciturn.federation.coordinator import Coordinator, StudyProgress
+from taciturn.federation.coordinator import Coordinator
 from taciturn.federation.exchange import Exchange
 from taciturn.federation.journal import evaluation_place
 from taciturn.federation.messages import Answer, MeasureRequest, Refusal, RoundRequest
-from taciturn.federation.run_folder import RoundLine, read_rounds, record_round
 from taciturn.federation.server_state import ServerState
 from taciturn.federation.validation import Iterate, Reach, Rejected
 from taciturn.objectives.clipping import admissible
-from taciturn.runs.folder import append_lines
 from taciturn.types import Array
 
 R = TypeVar("R")
@@ -41,11 +39,6 @@ class UploadCoordinator(Coordinator):
     def __post_init__(self) -> None:
         self.state = self._restore()
         super().__post_init__()
-
-    @property
-    def progress(self) -> StudyProgress:
-        """Rounds done, the model so far, and the bytes that were sent."""
-        return StudyProgress(self.state.round, self.state.w, self.state.sent)
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -115,21 +108,17 @@ class UploadCoordinator(Coordinator):
         if len(uploads) < self.quorum:
             return continuing  # the same round is repeated with the same w
         by_agent = {agents.index(site): Upload(answer.z) for site, answer in uploads.items()}  # in the agents' order
-        up, down = sum(map(len, replies.values())), len(data) * len(ready)
-        sent = state.sent[0] + up, state.sent[1] + down
+        traffic = sum(map(len, replies.values())), len(data) * len(ready)
         residual = float(consensus_residual(model, [upload.z for upload in by_agent.values()])[0])
         coefficients = algorithm.coefficients(model, server)
-        record_round(self.folder, self.study, t, coefficients, residual, sent, self.study.dataset.test)
-        missing = [site for site in agents if site not in uploads]
-        line = RoundLine(t, self.agreement.part.rounds, list(uploads), missing, rejected, up, down)
+        self._record_round(t, coefficients, residual, list(uploads), rejected, traffic)
         self.log_event("round", round=t, ms=round(1000.0 * (time.perf_counter() - began), 1))
-        append_lines(server_state.line_files(self.folder)[1], [line._asdict()])
         self.state = ServerState(
             round=t,
             server=server,
             bases=tuple(t if p in by_agent else base for p, base in enumerate(state.bases)),
             w=coefficients,
-            sent=sent,
+            sent=self._sent_with(traffic),
             sites=agents,
             last=tuple(
                 self._next_iterate(reaches[site], uploads[site]) if site in uploads else before
@@ -151,8 +140,8 @@ class UploadCoordinator(Coordinator):
             return validation.read_measures(reply, site, self.experiment, t, self._measure, most)
 
         answers, continuing, _ = self._read_replies(ready, replies, t, read)
-        up, down = sum(map(len, replies.values())), len(data) * len(ready)
-        self.state = self.state._replace(sent=(self.state.sent[0] + up, self.state.sent[1] + down))
+        traffic = sum(map(len, replies.values())), len(data) * len(ready)
+        self.state = self.state._replace(sent=self._sent_with(traffic))
         if len(answers) >= self.quorum:
             self._tries = 0
             self._record_evaluation(np.sum(list(answers.values()), axis=0), list(answers))
@@ -240,14 +229,6 @@ class UploadCoordinator(Coordinator):
             answers[site] = reply
             continuing.append(site)
         return answers, continuing, rejected
-
-    def _measured(self) -> dict[str, Array]:
-        """Return statistics for estimating the noise in an additive model's curves; empty for other models."""
-        statistics = self.state.server.statistics
-        if statistics is None:
-            return {}
-        answered = np.array([len(line.answered) for line in read_rounds(self.folder)])
-        return {"server_statistics": statistics, "round": np.array(self.state.round), "answered": answered}
 
 
 def _is_usable(server: FullState, model: Array) -> bool:

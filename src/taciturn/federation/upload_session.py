@@ -98,9 +98,7 @@ class UploadSession(SiteSession):
         if agent is None or not base < t <= self.agreement.part.rounds:
             raise Refused(f"round {t} from base {base} does not follow from this site's answers")
         self._check_parameters(message.w)
-        if not self.ledger.has_room(self._round_cost):
-            raise Refused(f"round {t} would exceed the budget that is reserved for this study")
-        self._announce_noise()
+        self._begin_draw(self._round_cost, f"round {t}")
         self.journal.claim_round(name, t, base, w)
         try:
             step = self.agreement.algorithm.agent_step(t, message.w, agent, self.shard, self._noise(t))

@@ -16,7 +16,7 @@ from taciturn.algorithms.iadmm import DpIadmm, IadmmAtW, TrustRegion
 from taciturn.algorithms.measure_release import MeasureRelease
 from taciturn.algorithms.noisy_gradient import HardenedGradient, ReleasedGradient
 from taciturn.errors import InputError
-from taciturn.federation import SPEAKS
+from taciturn.federation import MESSAGE_VERSIONS
 from taciturn.federation import messages as wire
 from taciturn.federation.messages import Answer, Closed, MeasureAnswer, Ready, Refusal, Reply, SumAnswer
 from taciturn.objectives import Problem
@@ -28,7 +28,7 @@ from taciturn.types import Array, Shard
 
 R = TypeVar("R", Answer, Closed, Ready)
 REASON_LIMIT = 600  # characters of a site's reason that are shown
-NOISE_TAIL = 50.0  # noise never exceeds this many standard deviations (Gaussian) or scales (Laplace)
+REJECTION_TAIL = 50.0  # noise never exceeds this many standard deviations (Gaussian) or scales (Laplace)
 ROUNDING = 64.0  # units in the last place, for every local update
 
 
@@ -88,11 +88,13 @@ def read_answer(data: bytes, site: str, experiment: str, t: int, zero: Array) ->
     return reply
 
 
-def read_ready(data: bytes, site: str, experiment: str, limit: int, speaks: range = SPEAKS) -> Ready | Refusal:
-    """Return the reply to an invitation that offered the message versions `speaks`; see `read_reply` for errors."""
+def read_ready(
+    data: bytes, site: str, experiment: str, limit: int, versions: range = MESSAGE_VERSIONS
+) -> Ready | Refusal:
+    """Return the reply to an invitation that offered these message versions; see `read_reply` for errors."""
     reply = _read_kind(Ready, "an invitation", data, site, experiment, limit)
-    if isinstance(reply, Ready) and reply.version not in speaks:
-        raise Rejected(f"it chose version {reply.version!r:.12}; {speaks[0]} to {speaks[-1]} were offered")
+    if isinstance(reply, Ready) and reply.version not in versions:
+        raise Rejected(f"it chose version {reply.version!r:.12}; {versions[0]} to {versions[-1]} were offered")
     return reply
 
 
@@ -143,7 +145,7 @@ def read_measures(
     if len(reply.data) != 8 * numbers:
         raise Rejected(f"its measures have {len(reply.data)} bytes; they must have {8 * numbers}")
     found = np.frombuffer(reply.data, "<i8").astype(np.int64)
-    unit, noise = 2.0 ** measure.bits[0], NOISE_TAIL * measure.deviation(0, 1)
+    unit, noise = 2.0 ** measure.bits[0], REJECTION_TAIL * measure.deviation(0, 1)
     low, high = float(found.min()), float(found.max())
     if low < -unit * noise or high > unit * (records + noise):
         raise Rejected(
@@ -269,7 +271,7 @@ def gradient_norm_bound(release: HardenedGradient, problem: Problem, size: int) 
     records = release.records_max * float(release.clipping.l2.max()) / problem.records
     scale = float(release.mechanism.scale.max())
     gaussian = release.mechanism.kind == "gaussian"
-    spread = math.sqrt(size) + NOISE_TAIL if gaussian else NOISE_TAIL * math.sqrt(size)
+    spread = math.sqrt(size) + REJECTION_TAIL if gaussian else REJECTION_TAIL * math.sqrt(size)
     return records + scale * spread
 
 

@@ -27,7 +27,7 @@ from taciturn.federation.identity import Identity
 from taciturn.federation.journal import KEPT_BACK, Journal
 from taciturn.federation.kits import HUB, check_address, read_kit
 from taciturn.federation.link import BrokenLink, Frame, Kind
-from taciturn.federation.logs import AuditLog, RateLimit, no_audit
+from taciturn.federation.logs import LOG, AuditLog, RateLimit, is_noted, no_audit
 from taciturn.federation.messages import CloseRequest, Invitation, Refusal, Reply, upload_round
 from taciturn.federation.policy import Site, read_site
 from taciturn.federation.release import ReleaseGate
@@ -63,18 +63,17 @@ class Vault:
         The site's private identity.
     release : ReleaseGate
         Checks every reply before it leaves.
-    say, audit
-        Get sentences for the operator, and everything that happens.
+    audit : AuditLog, optional
+        Gets everything that happens.
     """
 
     path: Path
     agent: SiteAgent
     identity: Identity
     release: ReleaseGate
-    say: Callable[[str], None] = lambda line: None
     audit: AuditLog = no_audit
     status: AgentStatus = field(default_factory=AgentStatus)
-    seldom: RateLimit = field(default_factory=RateLimit)
+    rate_limit: RateLimit = field(default_factory=RateLimit)
     _terms_cache: tuple[bytes, Terms] | None = field(default=None, repr=False)
 
     def answer(self, sealed: bytes) -> bytes | None:
@@ -98,13 +97,13 @@ class Vault:
                 sealed, self.identity, terms.coordinator, self.agent.message_limit, site=site.name, terms=digest
             )
             self._check_envelope(site, terms, opened)
-        except seal.OtherTerms as error:
+        except seal.TermsMismatch as error:
             body = self.agent.refuse(seal.reply_header(sealed).experiment.hex(), str(error))
-        except seal.Unsealed as error:
+        except seal.InvalidSeal as error:
             self._drop(error)
             return None
         except OSError as error:  # the coordinator asks again
-            self.say(f"cannot store the signature of the model ({error}); the question is not answered")
+            LOG.info(f"cannot store the signature of the model ({error}); the question is not answered")
             return None
         else:
             self.status.question = time.time()
@@ -128,8 +127,8 @@ class Vault:
         if connected == (self.status.connected is not None):
             return
         self.status.connected = time.time() if connected else None
-        if self.seldom():
-            self.say("connected to the coordinator" if connected else "disconnected from the coordinator")
+        if self.rate_limit.allows():
+            LOG.info("connected to the coordinator" if connected else "disconnected from the coordinator")
             self.audit("connected" if connected else "disconnected")
 
     def _check_envelope(self, site: Site, terms: Terms, opened: seal.Opened) -> None:
@@ -139,9 +138,9 @@ class Vault:
         except wire.Malformed:
             return  # the agent refuses it
         if message.experiment != opened.header.experiment.hex():
-            raise seal.Unsealed("a question names another study than its envelope")
+            raise seal.InvalidSeal("a question names another study than its envelope")
         if isinstance(message, Invitation) != (opened.header.version == seal.HANDSHAKE):
-            raise seal.Unsealed(
+            raise seal.InvalidSeal(
                 f"a question has version {opened.header.version}; exactly invitations have {seal.HANDSHAKE}"
             )
         place = study_folder(site, message.experiment)
@@ -174,19 +173,18 @@ class Vault:
             self._terms_cache = content, read_terms(site.study)
         return self._terms_cache[1]
 
-    def _drop(self, error: seal.Unsealed) -> None:
+    def _drop(self, error: seal.InvalidSeal) -> None:
         self.status.dropped += 1
         count = self.status.dropped
-        if count & (count - 1) == 0:  # the 1st, 2nd, 4th, 8th...
+        if is_noted(count):
             self.audit("dropped", messages=count)
-            self.say(f"dropped {count} messages that the coordinator did not seal for this site: {error}")
+            LOG.info(f"dropped {count} messages that the coordinator did not seal for this site: {error}")
 
 
 def run_vault(
     site: Site,
     loader: StudyLoader,
     seed: int | None,
-    say: Callable[[str], None],
     stop: Callable[[], bool],
     audit: AuditLog = no_audit,
 ) -> None:
@@ -200,8 +198,6 @@ def run_vault(
         Cache of the site's study and records.
     seed : int or None
         A seed for the noise, for tests: it gives no protection.
-    say : callable
-        Gets sentences for the site's operator.
     stop : callable
         Returns whether the agent should stop.
     audit : AuditLog, optional
@@ -219,8 +215,8 @@ def run_vault(
         locked(site.state / AGENT_LOCK, f"an agent is running in {site.state} already", f"{os.getpid()}\n"),
         Journal.open(site.state) as journal,
     ):
-        agent = SiteAgent(site.path, journal, seed, say, loader=loader)
-        vault = Vault(site.path, agent, identity, ReleaseGate(journal), say, audit)
+        agent = SiteAgent(site.path, journal, seed, loader=loader)
+        vault = Vault(site.path, agent, identity, ReleaseGate(journal), audit)
         audit("start", pid=os.getpid())
         try:
             with publish_status(vault.status, site.state / STATUS_FILE):
@@ -238,15 +234,15 @@ def _supervise_engine(vault: Vault, site: Site, loader: StudyLoader, stop: Calla
         try:
             if not loaded:
                 loader.dataset(site)
-                vault.say(f"{site.name}: the agent is up; Ctrl-C stops it")
+                LOG.info(f"{site.name}: the agent is up; Ctrl-C stops it")
                 loaded = True
             _serve(vault, running, stop)
         except BrokenLink as error:
-            vault.say(f"restarting the engine: {error}")
+            LOG.info(f"restarting the engine: {error}")
             vault.status.restarts += 1
             vault.audit("engine restarted", reason=str(error))
         except StorageUnavailable as error:
-            vault.say(f"disconnected, will try again: this site cannot write ({error})")
+            LOG.info(f"disconnected, will try again: this site cannot write ({error})")
             vault.audit("out of order", reason=str(error))
         finally:
             vault.status.connected = None
@@ -259,21 +255,21 @@ def _supervise_engine(vault: Vault, site: Site, loader: StudyLoader, stop: Calla
 
 def _serve(vault: Vault, running: EngineProcess, stop: Callable[[], bool]) -> None:
     """Answer the messages of one link until it breaks."""
-    heard = disconnected = time.monotonic()
+    last_heartbeat = disconnected = time.monotonic()
     while not stop():
         frame = running.link.receive(POLL_SECONDS)
         if vault.status.connected is None and time.monotonic() - disconnected > DISCONNECTED_SECONDS:
             raise BrokenLink(f"not connected to the coordinator for {DISCONNECTED_SECONDS:g} s")
         if frame is None:
-            if time.monotonic() - heard > SILENCE_SECONDS:
+            if time.monotonic() - last_heartbeat > SILENCE_SECONDS:
                 raise BrokenLink(f"no heartbeat for {SILENCE_SECONDS:g} s")
             continue
-        heard, vault.status.heartbeat = time.monotonic(), time.time()
+        last_heartbeat, vault.status.heartbeat = time.monotonic(), time.time()
         if frame.kind is Kind.MESSAGE:
             sealed = vault.answer(frame.data)
             if sealed is not None:
                 running.link.send(Frame(Kind.MESSAGE, HUB, sealed))
-            heard = time.monotonic()  # heartbeats that arrived in the meantime wait in the link
+            last_heartbeat = time.monotonic()  # heartbeats that arrived in the meantime wait in the link
         elif frame.kind in (Kind.UP, Kind.DOWN):
             disconnected = time.monotonic()
             vault.set_connected(frame.kind is Kind.UP)

@@ -156,7 +156,7 @@ def sampled_gradient(
     chosen
         Which records are in the sample of which run, [n, R].
     rate
-        q, the probability of a record to be in the sample.
+        q, the probability that a record is in the sample.
     clipping
         The bound on a record's contribution, by run.
 

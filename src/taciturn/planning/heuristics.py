@@ -44,7 +44,7 @@ VERDICT_WORDS = (
 VERDICT_LIMITS = (0.0, 0.001, 0.003, 0.02, 0.06, 0.3, math.inf)
 TABLE_LIMITS = (0.0, 0.0005, 0.004, 0.03, 0.15, 0.5, math.inf)  # about 0.003, 0.008, 0.02 and 0.05 of AUROC
 USUAL_LEVELS = 60  # up to which TABLE_LIMITS hold
-CURVE_LEVELS = 5  # a curve counts like so many categories: neighbours share their evidence
+CURVE_LEVELS = 5  # a curve counts as this many categories: neighbours share their evidence
 VALUE_LIMITS = (0.0, 0.00001, 0.0003, 0.0015, 0.015, 0.05, math.inf)  # about 5, 10, 20 and 50 % of RMSE, and the mean
 
 
@@ -119,10 +119,10 @@ class Hyperparameters(NamedTuple):
 def verdict_limits(facts: Facts) -> tuple[float, ...]:
     """Return the largest noise-to-signal ratio of each verdict.
 
-    Additive models of tables bear more noise if they predict classes, and less if they predict a number: a class needs
-    only the sign of a score. Where there is much to learn, each part of it has fewer records and a smaller share of the
-    path, so classes bear less noise. With the power 3/2 of the levels the words were at most one beside the measured
-    loss on tables of 1 to 200 columns and up to 1000 categories.
+    Additive models of tables tolerate more noise if they predict classes, and less if they predict a number: a class
+    needs only the sign of a score. Where there is much to learn, each part of it has fewer records and a smaller share
+    of the path, so classes tolerate less noise. With limits that fall as the number of levels to the power 3/2, the
+    verdict was at most one step away from the measured loss on tables of 1 to 200 columns and up to 1000 categories.
     """
     if not facts.blocks:
         return VERDICT_LIMITS
@@ -133,7 +133,7 @@ def verdict_limits(facts: Facts) -> tuple[float, ...]:
 
 
 def _levels(blocks: Sequence[ColumnBlock]) -> int:
-    """Return how much there is to learn: the categories of all columns and pairs, CURVE_LEVELS at most of a curve."""
+    """Return how much there is to learn: all categories of columns and pairs, and at most CURVE_LEVELS of a curve."""
     counts: list[int] = []
     for block in blocks:  # pairs come last
         if block.of:

@@ -16,10 +16,11 @@ from taciturn.core.locks import is_locked, locked
 from taciturn.core.storage import make_folder, require_folder, state_folder, write_text
 from taciturn.errors import BudgetExhausted, CorruptFile, InputError, PrivacyViolation, missing_file
 from taciturn.privacy.budget_state import OPEN, RESERVED, STARTED, VIOLATED, BudgetState, StudyReservation, machine_of
-from taciturn.privacy.composition import ZERO_COST, StudyCost, max_cost
+from taciturn.privacy.composition import ZERO_COST, SideCosts, StudyCost, max_cost
 from taciturn.privacy.hash_chain import HashChain, state_head_path
 from taciturn.privacy.ledger_transfer import HandOver, TransferRequest, check_hand_over, machine_id, signed_hand_over
 from taciturn.privacy.signatures import HEX_ID
+from taciturn.privacy.trust import Caveat
 
 KIND = "taciturn data ledger"
 
@@ -118,7 +119,7 @@ class BudgetLedger:
         ledger.chain.create()
         first = {"kind": KIND, "id": ledger.identity, "data": name, "total_epsilon": total_epsilon, "delta": delta}
         first |= {"adjacency": adjacency, "unit": unit, "machine": machine_id(), "time": _today()}
-        ledger.chain.append([first | ({"further": True} if further else {})])
+        ledger.chain.append([first | _given(further=further)])
         return ledger
 
     @classmethod
@@ -218,7 +219,7 @@ class BudgetLedger:
                         f"{self.path} cannot be handed over yet: reservation {study.reservation} of {study.study} is "
                         f"{study.state}; wait until its run ends, or give it back"
                     )
-            row = signed_hand_over(self.identity, self.chain.hashes(), to).row()
+            row = signed_hand_over(self.identity, self.chain.hashes(), to).to_json()
             self.chain.append([row | {"time": _today()}])
 
     def reserve(
@@ -276,13 +277,13 @@ class BudgetLedger:
                 )
             name = name or uuid.uuid4().hex
             following = state.next_study(cost, held_out, split)
-            row = {"kind": "reserve", "reservation": name, "study": study, **_costs(following.cost, following.held_out)}
+            row = {"kind": "reserve", "reservation": name, "study": study, **_costs(following.costs)}
             row |= {"time": _today()}
             if split:
                 row |= {"split": split, "apart": following.apart}
             if state.rule is None:
-                row["rule"] = state.filter_for(max_cost([following.cost, following.held_out])).to_json()
-            self.chain.append([row | ({"non_private": non_private} if non_private else {})])
+                row["rule"] = state.filter_for(max_cost(following.costs)).to_json()
+            self.chain.append([row | _given(non_private=non_private)])
             return name
 
     def epsilon_after(
@@ -349,11 +350,12 @@ class BudgetLedger:
         with self._locked():
             study = self._find(reservation)
             spent = study.charged(cost, held_out)
-            kept = study.cost.covers(spent[0]) and study.held_out.covers(spent[1])
-            self._end(
-                "settle" if kept else "violation", reservation, *(spent if kept else _largest(study, spent)), head
-            )
-        if not kept:
+            covered = all(reserved.covers(cost) for reserved, cost in zip(study.costs, spent, strict=True))
+            if covered:
+                self._end("settle", reservation, spent, head)
+            else:
+                self._end("violation", reservation, study.costs.largest(spent), head)
+        if not covered:
             raise self._violation(reservation)
 
     def record_violation(
@@ -366,11 +368,11 @@ class BudgetLedger:
         with self._locked():
             study = self._find(reservation, (*OPEN, VIOLATED))
             if study.is_open:
-                self._end("violation", reservation, *_largest(study, study.charged(cost, held_out)), head)
+                self._end("violation", reservation, study.costs.largest(study.charged(cost, held_out)), head)
 
-    def _end(self, kind: str, reservation: str, cost: StudyCost, held_out: StudyCost, head: str = "") -> None:
-        row = {"kind": kind, "reservation": reservation, **_costs(cost, held_out), "time": _today()}
-        self.chain.append([row | ({"head": head} if head else {})])
+    def _end(self, kind: str, reservation: str, spent: SideCosts, head: str = "") -> None:
+        row = {"kind": kind, "reservation": reservation, **_costs(spent), "time": _today()}
+        self.chain.append([row | _given(head=head)])
 
     def _violation(self, reservation: str) -> PrivacyViolation:
         return PrivacyViolation(
@@ -407,7 +409,7 @@ class BudgetLedger:
         """Give back a reservation whose `ReservationLock` the caller holds."""
         with self._locked():
             self._find(reservation, (RESERVED,))
-            self._end("given-back", reservation, ZERO_COST, ZERO_COST)
+            self._end("given-back", reservation, SideCosts(ZERO_COST, ZERO_COST))
 
     def check_open(self, reservation: str) -> None:
         """Raise InputError if a reservation was given back or settled."""
@@ -443,10 +445,10 @@ class BudgetLedger:
         """Return the budget, what is used and left, and the studies."""
         return BudgetState.from_rows(self.chain.read())
 
-    def caveats(self) -> list[str]:
+    def caveats(self) -> list[Caveat]:
         """Return the caveats that every report of a study in this ledger must state."""
         state = self.state()
-        return ["lost-machine"] * bool(state.lost_machines) + ["further"] * state.further
+        return [Caveat.LOST_MACHINE] * bool(state.lost_machines) + [Caveat.FURTHER] * state.further
 
     @property
     def chain(self) -> HashChain:
@@ -480,14 +482,15 @@ def identity_of(path: Path) -> str:
     return str(first["id"])
 
 
-def _costs(cost: StudyCost, held_out: StudyCost) -> dict[str, object]:
+def _given(**fields: str | bool) -> dict[str, object]:
+    """Return the optional fields of a row that are not empty."""
+    return {name: value for name, value in fields.items() if value}
+
+
+def _costs(costs: SideCosts) -> dict[str, object]:
     """Return the costs of both sides as fields of a row; that of held-out records is left out where it is the same."""
+    cost, held_out = costs
     return {"cost": asdict(cost)} | ({} if cost == held_out else {"held_out": asdict(held_out)})
-
-
-def _largest(study: StudyReservation, spent: tuple[StudyCost, StudyCost]) -> tuple[StudyCost, StudyCost]:
-    """Return, for both sides, the larger of what a study reserved and what it spent."""
-    return max_cost([study.cost, spent[0]]), max_cost([study.held_out, spent[1]])
 
 
 def _today() -> str:

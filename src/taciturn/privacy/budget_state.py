@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Required, TypedDict, cast
 
 from taciturn.errors import LedgerTampered
-from taciturn.privacy.composition import ZERO_COST, FilterRow, PrivacyFilter, StudyCost, max_cost, total_cost
+from taciturn.privacy.composition import ZERO_COST, FilterRow, PrivacyFilter, SideCosts, StudyCost, max_cost, total_cost
 
 RESERVED, STARTED, SETTLED, GIVEN_BACK, VIOLATED = "reserved", "started", "settled", "given back", "violated"
 OPEN = (RESERVED, STARTED)
@@ -110,12 +110,17 @@ class StudyReservation:
         costs = {"cost": asdict(self.cost), "held_out": asdict(self.held_out)}
         return {"kind": "reserve", **given, **costs, **rule}
 
-    def charged(self, cost: StudyCost, held_out: StudyCost) -> tuple[StudyCost, StudyCost]:
+    @property
+    def costs(self) -> SideCosts:
+        """What it is charged on both sides."""
+        return SideCosts(self.cost, self.held_out)
+
+    def charged(self, cost: StudyCost, held_out: StudyCost) -> SideCosts:
         """Return what each side is charged for a study of this cost to training and to held-out records."""
         if self.apart:
-            return cost, held_out
+            return SideCosts(cost, held_out)
         everything = total_cost([cost, held_out])
-        return everything, everything
+        return SideCosts(everything, everything)
 
     def after(self, row: BudgetRow) -> StudyReservation:
         """Return the reservation as it is after a row of the ledger.
@@ -136,8 +141,8 @@ class StudyReservation:
             state=state,
             started=row["time"] if state == STARTED else self.started,
             settled=self.settled if state in OPEN else row["time"],
-            cost=StudyCost.read(row["cost"]) if "cost" in row else self.cost,
-            held_out=StudyCost.read(row.get("held_out", row["cost"])) if "cost" in row else self.held_out,
+            cost=StudyCost.from_json(row["cost"]) if "cost" in row else self.cost,
+            held_out=StudyCost.from_json(row.get("held_out", row["cost"])) if "cost" in row else self.held_out,
             head=row.get("head", self.head),
         )
 
@@ -288,7 +293,7 @@ class BudgetState:
         apart = bool(split) and self.adjacency == "add-remove" and split == (self.split or split)
         study = StudyReservation("", "", ZERO_COST, ZERO_COST, "", split=split, apart=apart)
         charged = study.charged(cost, held_out)
-        return replace(study, cost=charged[0], held_out=charged[1])
+        return replace(study, cost=charged.training, held_out=charged.held_out)
 
     def fits(self, cost: StudyCost, held_out: StudyCost = ZERO_COST, split: str = "") -> bool:
         """Return whether the budget allows one more study; see `next_study`."""
@@ -296,8 +301,8 @@ class BudgetState:
 
     def with_study(self, study: StudyReservation) -> tuple[float, bool]:
         """Return the epsilon used with one more study, and whether the budget allows it."""
-        rule = self.filter_for(max_cost([study.cost, study.held_out]))
-        sides = total_cost([self.used, study.cost]), total_cost([self.used_held_out, study.held_out])
+        rule = self.filter_for(max_cost(study.costs))
+        sides = SideCosts(self.used, self.used_held_out).plus(study.costs)
         return max(map(rule.epsilon, sides)), all(map(rule.allows, sides))
 
 

@@ -13,9 +13,6 @@ from taciturn.privacy.accountants import ACCOUNTANTS, Accountant, Counts, tighte
 CountsAt: TypeAlias = Callable[[float], Counts]
 """The events of a whole run as a function of the scale of their noise."""
 
-SLOW_LAST = ("gdp", "pure", "zcdp", "rdp", "pld")
-TOLERANCE = {"rdp": 1e-4, "pld": 2e-4}  # relative error of the scale; slow accountants are searched less finely
-FINE = 1e-6
 LARGEST = 1e15  # a larger scale means that the sensitivity has no bound
 
 
@@ -47,10 +44,11 @@ def calibrate(events: CountsAt, total_epsilon: float, delta: float) -> float:
     13.36
     """
     best = math.inf
-    for name in sorted(ACCOUNTANTS, key=SLOW_LAST.index):
-        cost = _cost(ACCOUNTANTS[name], events, delta)
+    for name in sorted(ACCOUNTANTS, key=lambda name: (ACCOUNTANTS[name].rank, name)):
+        accountant = ACCOUNTANTS[name]
+        cost = _cost(accountant.bound, events, delta)
         if cost(1.0) is not None and (math.isinf(best) or _number(cost(best)) < total_epsilon):
-            best = min(best, _smallest(cost, total_epsilon, best, TOLERANCE.get(name, FINE)))
+            best = min(best, _smallest(cost, total_epsilon, best, accountant.tolerance))
     if math.isinf(best):
         raise _unaffordable(events(LARGEST), total_epsilon, delta)
     return best

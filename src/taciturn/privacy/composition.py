@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, astuple, dataclass
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 from taciturn.privacy.accountants import Counts
-from taciturn.privacy.accountants.gdp import NO_SLACK, Slack, gdp_budget, gdp_epsilon, gdp_worth, slack_of
+from taciturn.privacy.accountants.gdp import NO_SLACK, Slack, gdp_budget, gdp_epsilon, gdp_mu_squared, slack_of
 from taciturn.privacy.accountants.zcdp import zcdp_budget, zcdp_epsilon, zcdp_rho
 
 ROUNDING = 1e-9  # relative tolerance for the same events added up in another order
@@ -42,10 +42,10 @@ class StudyCost:
     outside: float = 0.0
 
     @classmethod
-    def read(cls, fields: Mapping[str, float | str]) -> StudyCost:
+    def from_json(cls, fields: Mapping[str, float | str]) -> StudyCost:
         """Return the cost in a ledger row, where infinity is written as the string "inf".
 
-        >>> StudyCost.read({"gdp": 0.02, "zcdp": "inf"})
+        >>> StudyCost.from_json({"gdp": 0.02, "zcdp": "inf"})
         StudyCost(gdp=0.02, zcdp=inf, above=0.0, below=0.0, outside=0.0)
         """
         return cls(**{name: float(value) for name, value in fields.items()})
@@ -86,7 +86,7 @@ def cost_of(counts: Counts) -> StudyCost:
     for event, count in counts.items():
         if not count:
             continue
-        mu_squared, rho = gdp_worth(event), zcdp_rho(event)
+        mu_squared, rho = gdp_mu_squared(event), zcdp_rho(event)
         gdp.append(math.inf if mu_squared is None else count * mu_squared)
         zcdp.append(math.inf if rho is None else count * rho)
         slack += slack_of(event) * count
@@ -110,6 +110,21 @@ def max_cost(costs: Iterable[StudyCost]) -> StudyCost:
     """
     fields = zip(astuple(ZERO_COST), *map(astuple, costs), strict=True)
     return StudyCost(*(max(parts) if all(part >= 0.0 for part in parts) else math.inf for parts in fields))
+
+
+class SideCosts(NamedTuple):
+    """Costs to a record that trains under a ledger's split, and to one that the split holds out."""
+
+    training: StudyCost
+    held_out: StudyCost
+
+    def plus(self, other: SideCosts) -> SideCosts:
+        """Return the sum on each side."""
+        return SideCosts(*map(total_cost, zip(self, other, strict=True)))
+
+    def largest(self, other: SideCosts) -> SideCosts:
+        """Return the largest value of every field on each side; see `max_cost`."""
+        return SideCosts(*map(max_cost, zip(self, other, strict=True)))
 
 
 def accountant_for(first: StudyCost, delta: float) -> str:

@@ -142,8 +142,8 @@ def discrete_gaussian(sigma: float, size: int, entropy: Entropy) -> Integers:
     sigma = _checked("sigma", sigma, size)
 
     def propose(count: int) -> Integers:
-        words, magnitudes, stand = _laplace(sigma, count, entropy)
-        return _keep(words, magnitudes, stand & _under_the_bell(magnitudes, sigma, entropy))
+        words, magnitudes, accepted = _laplace(sigma, count, entropy)
+        return _keep(words, magnitudes, accepted & _accept_gaussian(magnitudes, sigma, entropy))
 
     return _filled(size, 0.76 * (1 + math.exp(-1 / sigma)) / 2, propose)
 
@@ -168,13 +168,13 @@ def _filled(size: int, rate: float, propose: Callable[[int], Integers]) -> Integ
     return samples
 
 
-def _keep(words: Words, magnitudes: Integers, stand: Flags) -> Integers:
+def _keep(words: Words, magnitudes: Integers, accepted: Flags) -> Integers:
     """Return the accepted proposals with the signs of their words, without -0, which would count zero twice."""
-    kept = discrete_noise.keep(words, magnitudes, stand)
+    kept = discrete_noise.keep(words, magnitudes, accepted)
     if kept is not None:
         return kept
     signs = -(words & 1).view(np.int64)  # 0 or -1
-    return ((magnitudes ^ signs) - signs).compress(stand & ((magnitudes != 0) | (signs == 0)))
+    return ((magnitudes ^ signs) - signs).compress(accepted & ((magnitudes != 0) | (signs == 0)))
 
 
 def _laplace(scale: float, count: int, entropy: Entropy) -> tuple[Words, Integers, Flags]:
@@ -186,7 +186,7 @@ def _laplace(scale: float, count: int, entropy: Entropy) -> tuple[Words, Integer
     shift = max(0, math.frexp(scale)[1] - LOG2_COARSE)
     words = entropy.words(count)
     magnitudes = _geometric(words, math.ldexp(scale, -shift), entropy)
-    stand = np.ones(count, np.bool_)
+    accepted = np.ones(count, np.bool_)
     if shift:
         lower = entropy.words(count)
         magnitudes <<= shift
@@ -194,8 +194,8 @@ def _laplace(scale: float, count: int, entropy: Entropy) -> tuple[Words, Integer
         # l / scale < 2^(1 - LOG2_COARSE), so only a uniform within twice that of 1 can fall
         for i in np.flatnonzero(lower >> (66 - LOG2_COARSE) == (1 << (LOG2_COARSE - 2)) - 1):
             prefix, low = divmod(int(lower[i]), 1 << shift)
-            stand[i] = _happens(prefix, 64 - shift, low / Fraction(scale), entropy)
-    return words, magnitudes, stand
+            accepted[i] = _happens(prefix, 64 - shift, low / Fraction(scale), entropy)
+    return words, magnitudes, accepted
 
 
 def _geometric(words: Words, scale: float, entropy: Entropy) -> Integers:
@@ -218,17 +218,17 @@ def _propose(words: Words, scale: float, margin: float) -> tuple[Integers, Flags
     return whole.astype(np.int64), (np.abs(y - whole - 0.5) > 0.5 - margin) | (e > CAP - ERROR)
 
 
-def _under_the_bell(magnitudes: Integers, sigma: float, entropy: Entropy) -> Flags:
+def _accept_gaussian(magnitudes: Integers, sigma: float, entropy: Entropy) -> Flags:
     """Accept where E >= (|x| - sigma)^2 / (2 sigma^2). Both are capped, so that everything above CAP is in doubt."""
     count = len(magnitudes)
     uniforms = entropy.words((count + 1) // 2).view(np.uint32)[:count]
-    stand, in_doubt = discrete_noise.accept(_shared_table(), uniforms, magnitudes, sigma, ERROR_32, CAP) or _accept(
+    accepted, in_doubt = discrete_noise.accept(_shared_table(), uniforms, magnitudes, sigma, ERROR_32, CAP) or _accept(
         uniforms, magnitudes, sigma
     )
     for i in np.flatnonzero(in_doubt):
         exact = (int(magnitudes[i]) / Fraction(sigma) - 1) ** 2 / 2
-        stand[i] = _happens(int(uniforms[i]), 32, exact, entropy)
-    return stand
+        accepted[i] = _happens(int(uniforms[i]), 32, exact, entropy)
+    return accepted
 
 
 def _accept(uniforms: NDArray[np.uint32], magnitudes: Integers, sigma: float) -> tuple[Flags, Flags]:

@@ -135,7 +135,7 @@ class Sampled:
     l2 : float
         The most that one record adds to that sum.
     rate : float
-        q: the probability of a record to be in the sample.
+        q: the probability that a record is in the sample.
 
     Examples
     --------

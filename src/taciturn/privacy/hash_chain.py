@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from taciturn.core.storage import append_bytes, make_file, make_folder, state_folder, to_json, write_text
 from taciturn.errors import CorruptFile, LedgerTampered
@@ -21,10 +21,10 @@ from taciturn.errors import CorruptFile, LedgerTampered
 GENESIS = "0" * 64  # the hash before the first line
 
 
-class HeadNotKept(OSError):
+class HeadNotWritten(OSError):
     """The rows of an append are in the chain and on disk, but a head could not be written.
 
-    Appending them again would charge them twice. `HashChain.keep_head` writes the head again; until it succeeds,
+    Appending them again would charge them twice. `HashChain.rewrite_head` writes the head again; until it succeeds,
     nothing that the rows describe should be released.
     """
 
@@ -34,6 +34,10 @@ class Head(NamedTuple):
 
     lines: int
     hash: str  # of the last line
+
+
+Heads: TypeAlias = Mapping[Path, Head]
+"""What each head file stores."""
 
 
 class Tip(NamedTuple):
@@ -57,8 +61,8 @@ class HashChain:
     Only one process at a time appends to a chain. Every append compares the stored heads with the chain as this process
     knows it, so that a process that was paused while a copy of the chain continued is refused.
 
-    An append that raises has left the chain as it was, with one exception: `HeadNotKept` is raised after the rows are
-    on disk. Reading the chain always shows whether rows are in it.
+    An append that raises has left the chain as it was, with one exception: `HeadNotWritten` is raised after the rows
+    are on disk. Reading the chain always shows whether rows are in it.
 
     Parameters
     ----------
@@ -74,17 +78,16 @@ class HashChain:
     head: Path
     state_head: Path | None = None
     _tip: Tip | None = None  # after this object's last append or read
-    _head_kept: bool = True  # whether the head files match the tip
-    _stored: dict[Path, Head] = field(default_factory=dict)  # the heads before the current append
+    _head_written: bool = True  # whether the head files match the tip
 
     def create(self) -> None:
         """Create an empty chain and its heads."""
         make_file(self.path)
-        self._write_heads(Head(0, GENESIS))
+        self._write_heads(Head(0, GENESIS), {})
 
     def adopt(self, rows: Iterable[Mapping[str, object]]) -> None:
         """Accept a chain from another machine as it is; append rows that say so before its head is stored here."""
-        self._extend(self._parse().tip, [list(rows)])
+        self._extend(self._parse().tip, {}, [list(rows)])
 
     def append(self, rows: Iterable[Mapping[str, object]]) -> None:
         """Add all rows or none. They are on disk before the new head is.
@@ -93,7 +96,7 @@ class HashChain:
         ------
         LedgerTampered
             If the chain was changed, truncated or restored, or a copy of it has continued.
-        HeadNotKept
+        HeadNotWritten
             If the rows are in the chain but its head could not be written.
         OSError
             If the rows could not be written; then they are not in the chain.
@@ -104,18 +107,18 @@ class HashChain:
         """Write several appends at once; the lines are those of one `append` per group."""
         nonempty = [rows for group in groups if (rows := list(group))]
         if nonempty:
-            self._extend(self._checked_tip(), nonempty)
+            self._extend(*self._checked_tip(), nonempty)
 
-    def keep_head(self) -> None:
-        """Write the head again if the last append raised `HeadNotKept`; do nothing otherwise.
+    def rewrite_head(self) -> None:
+        """Write the head again if the last append raised `HeadNotWritten`; do nothing otherwise.
 
         Raises
         ------
-        HeadNotKept
+        HeadNotWritten
             If it still cannot be written.
         """
-        if not self._head_kept:
-            self._store(self._checked_tip())
+        if not self._head_written:
+            self._store(*self._checked_tip())
 
     def read(self) -> list[dict[str, object]]:
         """Return every row after checking the chain against itself and against its stored heads.
@@ -137,7 +140,8 @@ class HashChain:
         """Return `GENESIS` and the hash of every line, without checking them against a stored head."""
         return self._parse().hashes
 
-    def _extend(self, tip: Tip, groups: Iterable[list[Mapping[str, object]]]) -> None:
+    def _extend(self, tip: Tip, heads: Heads, groups: Iterable[list[Mapping[str, object]]]) -> None:
+        """Write lines after a tip, and replace these heads."""
         (count, last), lines = tip.head, []
         for group in groups:
             for following, row in zip(reversed(range(len(group))), group, strict=True):
@@ -148,43 +152,42 @@ class HashChain:
         append_bytes(self.path, content, tip.size, tip.file_size)
         size = tip.size + len(content)
         self._tip = Tip(Head(count, last), size, size)
-        self._store(self._tip)
+        self._store(self._tip, heads)
 
-    def _store(self, tip: Tip) -> None:
-        self._head_kept = False
+    def _store(self, tip: Tip, heads: Heads) -> None:
+        self._head_written = False
         try:
-            self._write_heads(tip.head)
+            self._write_heads(tip.head, heads)
         except OSError as error:
             message = f"the head of {self.path} could not be written ({error.strerror or error})"
-            raise HeadNotKept(error.errno, message) from error
-        self._head_kept = True
+            raise HeadNotWritten(error.errno, message) from error
+        self._head_written = True
 
-    def _write_heads(self, head: Head) -> None:
+    def _write_heads(self, head: Head, before: Heads) -> None:
         for file in (self.state_head, self.head):  # first the one that a copy of the folder does not include
             if file:
-                write_head(file, head, check=partial(self._check_unchanged, file))
+                write_head(file, head, check=partial(self._check_unchanged, file, before.get(file)))
 
-    def _check_unchanged(self, file: Path) -> None:
+    def _check_unchanged(self, file: Path, before: Head | None) -> None:
         """Raise if another process has written a head since this append began."""
-        if file in self._stored and read_head(file) != self._stored[file]:
+        if before is not None and read_head(file) != before:
             raise LedgerTampered(f"{file} changed during an append to {self.path}: a copy of the ledger has continued")
 
-    def _checked_tip(self) -> Tip:
-        """Return the tip after checking the stored heads; read the whole chain only if they are not this object's."""
+    def _checked_tip(self) -> tuple[Tip, Heads]:
+        """Return the tip and the stored heads after checking them; read the whole chain only if they are others'."""
         if self.state_head and not self.state_head.exists():
             raise CorruptFile(
                 f"{self.state_head} is missing, so a copy of {self.path} that continued cannot be detected: "
                 "nothing can be appended"
             )
-        own = self._tip
-        self._stored = {file: read_head(file) for file in self._head_files()}
-        current = own and all(head == own.head for head in self._stored.values())
+        own, heads = self._tip, {file: read_head(file) for file in self._head_files()}
+        current = own and all(head == own.head for head in heads.values())
         if own and current and self.path.exists() and self.path.stat().st_size == own.file_size:
-            return own
-        found = self._verified().tip
-        if own and self.state_head and found.head != own.head:
+            return own, heads
+        tip = self._verified().tip
+        if own and self.state_head and tip.head != own.head:
             raise LedgerTampered(f"another process appended to {self.path}: only one process may work on a run")
-        return found
+        return tip, heads
 
     def _head_files(self) -> list[Path]:
         """Return the heads to check against; on another machine there is only the one beside the chain."""

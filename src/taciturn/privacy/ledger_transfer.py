@@ -135,7 +135,7 @@ class HandOver(NamedTuple):
     key: str  # public key of the old machine in hexadecimal digits
     signature: str
 
-    def row(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         """Return the line as it is written."""
         return {"kind": "handed-over", **self._asdict()}
 
@@ -192,26 +192,26 @@ def check_hand_over(path: Path, ledger: str, row: Mapping[str, object], hashes: 
             f"{path} was not handed over: run 'taciturn ledger hand-over {path.name} --to FILE' on its machine, "
             "with FILE from 'taciturn ledger request' on this one; if that machine is lost, use 'adopt --lost-machine'"
         )
-    given = HandOver._make(row.get(name, "") for name in HandOver._fields)
+    hand_over = HandOver._make(row.get(name, "") for name in HandOver._fields)
     try:
-        _check_fields(given._asdict())
+        _check_fields(hand_over._asdict())
     except ValueError as error:
         raise CorruptFile(f"{path}: its hand-over is damaged: {error}") from error
     own = own_key().public.id
-    if given.to != own:
-        raise InputError(f"{path} was handed over to key {given.to}, but this machine's key is {own}")
-    if given.machine != machine_id():
+    if hand_over.to != own:
+        raise InputError(f"{path} was handed over to key {hand_over.to}, but this machine's key is {own}")
+    if hand_over.machine != machine_id():
         raise InputError(
-            f"{path} was handed over to machine {given.machine}, but this is machine {machine_id()}: copying a key or "
-            "a state folder does not copy a machine's name"
+            f"{path} was handed over to machine {hand_over.machine}, but this is machine {machine_id()}: copying a key "
+            "or a state folder does not copy a machine's name"
         )
-    sender = PublicKey(bytes.fromhex(given.key))
-    signed = sender.verify(given.message(ledger), bytes.fromhex(given.signature))
-    if not signed or (given.lines, given.head) != (len(hashes) - 2, hashes[-2]):
+    sender = PublicKey(bytes.fromhex(hand_over.key))
+    signed = sender.verify(hand_over.message(ledger), bytes.fromhex(hand_over.signature))
+    if not signed or (hand_over.lines, hand_over.head) != (len(hashes) - 2, hashes[-2]):
         raise LedgerTampered(f"{path}: key {sender.id} did not sign its hand-over, or signed one of other lines")
     if key not in ("", sender.id):
         raise InputError(f"{path} was handed over by key {sender.id}, not by {key}")
-    return given
+    return hand_over
 
 
 def _check_fields(fields: Mapping[str, object]) -> None:

@@ -43,8 +43,7 @@ class Calibrated:
 
     def draw(self, update: int, like: Array, noise: NoiseSource) -> Draw:
         """Draw the noise of local update number `update`, in the shape [J, R, K] and precision of `like`."""
-        draw = {"gaussian": noise.gaussian, "laplace": noise.laplace}[self.kind]
-        return Draw(draw(update, self.scale, like), self.event)
+        return Draw(noise.continuous(update, self.kind, self.scale, like), self.event)
 
     @cached_property
     def scale(self) -> Array:
@@ -114,8 +113,7 @@ class OutputNoise:
 
     def xi(self, update: int, sensitivity: Array, like: Array, noise: NoiseSource) -> Array:
         """Draw the noise alone, [J, R, K]."""
-        draw = {"gaussian": noise.gaussian, "l2-laplace": noise.l2_laplace}[self.kind]
-        return draw(update, as_like(self.share * self.scale(sensitivity), like), like)
+        return noise.continuous(update, self.kind, as_like(self.share * self.scale(sensitivity), like), like)
 
     def scale(self, sensitivity: Array) -> Array:
         """Return the scale that is accounted for, of every run, [R]."""
@@ -131,7 +129,7 @@ class OutputNoise:
     def magnitude(self, sensitivity: Array, size: int) -> Array:
         """Return E|xi| of one coordinate out of `size`, [R]: public, unlike the noise that was drawn."""
         if self.kind == "gaussian":
-            return self.share * math.sqrt(2.0 / math.pi) * self.scale(sensitivity)
+            return self.share * MEAN_SIZE["gaussian"] * self.scale(sensitivity)
         part = math.exp(math.lgamma(size / 2.0) - math.lgamma((size + 1.0) / 2.0)) / math.sqrt(math.pi)
         return self.share * size * part * self.scale(sensitivity)  # the mean length times E|u_1|, u a uniform direction
 
@@ -169,7 +167,7 @@ class GaussianClassic:
 
     def draw(self, update: int, sensitivity: Array, like: Array, noise: NoiseSource) -> Draw:
         """Draw Gaussian noise of standard deviation `std(sensitivity)`, with its nominal event."""
-        return Draw(noise.gaussian(update, self.std(sensitivity), like), self.event)
+        return Draw(noise.continuous(update, "gaussian", self.std(sensitivity), like), self.event)
 
     @cached_property
     def event(self) -> BatchEvent:
@@ -200,7 +198,7 @@ class LaplaceDataDependent:
 
     def draw(self, update: int, sensitivity: Array, like: Array, noise: NoiseSource) -> Draw:
         """Draw Laplace noise of scale Delta / epsilon; where Delta is 0 there is no noise, and the event says so."""
-        xi = noise.laplace(update, sensitivity / self.epsilon, like)
+        xi = noise.continuous(update, "laplace", sensitivity / self.epsilon, like)
         if (sensitivity > 0).all():
             return Draw(xi, self.event)
         pairs = zip(self.event.runs, sensitivity > 0, strict=True)

@@ -15,6 +15,7 @@ from taciturn.core.arrays import as_like, to_numpy
 from taciturn.errors import InputError
 from taciturn.kernels.library import fill_noise
 from taciturn.privacy.discrete import Entropy, SeededEntropy, SystemEntropy, discrete_gaussian, discrete_laplace
+from taciturn.privacy.events import L2_LAPLACE
 from taciturn.types import Array
 
 SEEDED, HARDENED = "seeded", "hardened"
@@ -31,17 +32,15 @@ class NoiseSource(Protocol):
     means no noise.
     """
 
-    def laplace(self, update: int, scale: Array, like: Array) -> Array:
-        """Draw Laplace noise of scale [R] for local update number `update`."""
+    def continuous(self, update: int, mechanism: str, scale: Array, like: Array) -> Array:
+        """Draw floating-point noise of scale [R] for local update number `update`.
 
-    def gaussian(self, update: int, std: Array, like: Array) -> Array:
-        """Draw Gaussian noise of standard deviation [R]."""
+        The mechanism is "gaussian", "laplace", or "l2-laplace" with density ~ exp(-||xi||_2 / scale) over the [J, K] of
+        every run.
+        """
 
     def integers(self, update: int, mechanism: str, scale: Array, like: Array) -> NDArray[np.int64]:
         """Draw discrete noise of scale [R]; `mechanism` is a key of `SAMPLERS`."""
-
-    def l2_laplace(self, update: int, scale: Array, like: Array) -> Array:
-        """Draw noise of density ~ exp(-||xi||_2 / scale) over the [J, K] of every run."""
 
     def poisson_sample(self, update: int, rate: float, records: int, like: Array) -> NDArray[np.bool_]:
         """Draw the Poisson sample of every run, [records, R]: each record independently with probability `rate`."""
@@ -69,7 +68,8 @@ class SeededNoise:
     --------
     >>> noise = SeededNoise(seeds=(1,), agent=0, round=1)
     >>> like = np.zeros((2, 1, 3))
-    >>> bool((noise.gaussian(0, np.ones(1), like) == noise.gaussian(0, np.ones(1), like)).all())
+    >>> first, again = (noise.continuous(0, "gaussian", np.ones(1), like) for _ in range(2))
+    >>> bool((first == again).all())
     True
     """
 
@@ -78,13 +78,23 @@ class SeededNoise:
     round: int
     streams: tuple[int, ...] = ()
 
-    def laplace(self, update: int, scale: Array, like: Array) -> Array:
-        """Draw scale * standard Laplace, run by run."""
-        return self._draw(update, "laplace", scale, like)
+    def continuous(self, update: int, mechanism: str, scale: Array, like: Array) -> Array:
+        """Draw scale * standard noise, run by run.
 
-    def gaussian(self, update: int, std: Array, like: Array) -> Array:
-        """Draw std * standard normal, run by run."""
-        return self._draw(update, "gaussian", std, like)
+        For l2-laplace it is a direction uniform on the sphere, times a length from the Gamma(J K, scale) distribution.
+        """
+        features, _, classes = like.shape
+
+        def coordinates(run: int, b: float, out: Array) -> None:
+            fill_noise(out, mechanism, *self._key(run, update, "coordinates"), b)
+
+        def vector(run: int, b: float, out: Array) -> None:
+            direction = np.empty((features, classes))
+            fill_noise(direction, "gaussian", *self._key(run, update, "direction"), 1.0)
+            length = Generator(self._philox(run, update, "length")).standard_gamma(features * classes)
+            np.multiply(direction, b * length / np.linalg.norm(direction), out=out, casting="same_kind")
+
+        return self._each(scale, like, vector if mechanism == L2_LAPLACE else coordinates)
 
     def integers(self, update: int, mechanism: str, scale: Array, like: Array) -> NDArray[np.int64]:
         """Draw exact samples from reproducible words."""
@@ -94,18 +104,6 @@ class SeededNoise:
 
         return _integers(entropy, mechanism, scale, like)
 
-    def l2_laplace(self, update: int, scale: Array, like: Array) -> Array:
-        """Draw a direction uniform on the sphere, times a length from the Gamma(J K, scale) distribution."""
-        features, _, classes = like.shape
-
-        def draw(run: int, b: float, out: Array) -> None:
-            direction = np.empty((features, classes))
-            fill_noise(direction, "gaussian", *self._key(run, update, "direction"), 1.0)
-            length = Generator(self._philox(run, update, "length")).standard_gamma(features * classes)
-            np.multiply(direction, b * length / np.linalg.norm(direction), out=out, casting="same_kind")
-
-        return self._each(scale, like, draw)
-
     def poisson_sample(self, update: int, rate: float, records: int, like: Array) -> NDArray[np.bool_]:
         """Select records by reproducible words below the rate."""
 
@@ -113,11 +111,6 @@ class SeededNoise:
             return self._philox(run, update, "sample").random_raw(count)
 
         return _poisson_sample(words, rate, records, len(self.seeds))
-
-    def _draw(self, update: int, kind: str, scale: Array, like: Array) -> Array:
-        return self._each(
-            scale, like, lambda run, b, out: fill_noise(out, kind, *self._key(run, update, "coordinates"), b)
-        )
 
     def _each(self, scale: Array, like: Array, draw: Callable[[int, float, Array], None]) -> Array:
         """Draw every run in numpy, in place and in the precision of `like`, or in float64 for torch."""
@@ -153,11 +146,9 @@ class HardenedNoise:
 
     entropy: Entropy
 
-    def laplace(self, update: int, scale: Array, like: Array) -> Array:
+    def continuous(self, update: int, mechanism: str, scale: Array, like: Array) -> Array:
         """Raise InputError: floating-point noise reveals what it is added to."""
         raise InputError("hardened noise is discrete; a method that needs floating-point noise cannot use it")
-
-    gaussian = l2_laplace = laplace
 
     def integers(self, update: int, mechanism: str, scale: Array, like: Array) -> NDArray[np.int64]:
         """Draw exact samples."""

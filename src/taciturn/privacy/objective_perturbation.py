@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from taciturn.privacy.events import Objective
+from taciturn.privacy.events import Objective, exposure
 
 Floats = NDArray[np.float64]
 
@@ -58,7 +58,7 @@ def renyi(event: Objective, orders: Floats) -> Floats:
     -------
     Array, [n]
     """
-    m, d, less = event.l2 / event.scale, event.determinant, orders - 1.0
+    m, d, less = exposure(event), event.determinant, orders - 1.0
     if math.isinf(m):
         return np.full_like(orders, np.inf)
     with np.errstate(divide="ignore", over="ignore"):
@@ -85,7 +85,7 @@ def single_epsilon(event: Objective, mu: float, delta: float, most: float) -> fl
     """
     from scipy.special import chdtrc, chdtri
 
-    m, k = event.l2 / event.scale, event.outputs
+    m, k = exposure(event), event.outputs
     if math.isinf(most):
         return most
     x = np.linspace(0.0, math.sqrt(chdtri(k, 1e-6 * delta)), POINTS)

@@ -82,12 +82,12 @@ class SigningKey:
     ----------
     pem
         The key in PEM format without a password.
-    place
+    path
         The file it comes from, for messages.
     """
 
     pem: bytes = field(repr=False)
-    place: Path
+    path: Path
 
     @cached_property
     def public(self) -> PublicKey:
@@ -110,14 +110,14 @@ class SigningKey:
 
         key = load_private_key(self.pem)
         if not isinstance(key, Ed25519PrivateKey):
-            raise InputError(f"{self.place} is not an Ed25519 private key in PEM format without a password")
+            raise InputError(f"{self.path} is not an Ed25519 private key in PEM format without a password")
         return key
 
 
 def own_key() -> SigningKey:
     """Return the key of this machine, which represents its organisation; create it on first use."""
-    place = state_folder() / "keys" / "ledger.key"
-    return SigningKey(load_or_create_secret(place, new_key), place)
+    path = state_folder() / "keys" / "ledger.key"
+    return SigningKey(load_or_create_secret(path, new_key), path)
 
 
 def records_key() -> bytes:
@@ -199,7 +199,7 @@ def load_private_key(pem: bytes) -> PrivateKeyTypes | None:
         return None
 
 
-def read_secret(place: Path, kind: str = "key") -> bytes:
+def read_secret(path: Path, kind: str = "key") -> bytes:
     """Return the content of a file that only its owner may read.
 
     Raises
@@ -207,22 +207,22 @@ def read_secret(place: Path, kind: str = "key") -> bytes:
     InputError
         If the file is missing or other users may read it.
     """
-    if not place.is_file():
-        raise missing_file(kind, place)
-    with place.open("rb") as file:
+    if not path.is_file():
+        raise missing_file(kind, path)
+    with path.open("rb") as file:
         if os.fstat(file.fileno()).st_mode & 0o077:
             raise InputError(
-                f"{place} is readable by other users: run 'chmod 600 {place}', and consider who may have read it"
+                f"{path} is readable by other users: run 'chmod 600 {path}', and consider who may have read it"
             )
         return file.read(MAX_KEY_BYTES)
 
 
-def load_or_create_secret(place: Path, create: Callable[[], bytes]) -> bytes:
+def load_or_create_secret(path: Path, create: Callable[[], bytes]) -> bytes:
     """Return the content of a file that only its owner reads; on first use write what `create` returns."""
-    if not place.exists():
-        make_folder(place.parent, exist_ok=True)
-        make_once(place, create())
-    return read_secret(place)
+    if not path.exists():
+        make_folder(path.parent, exist_ok=True)
+        make_once(path, create())
+    return read_secret(path)
 
 
 def canonical(value: Mapping[str, object]) -> bytes:
@@ -249,6 +249,16 @@ class Statement(NamedTuple):
     def message(self) -> bytes:
         """The bytes that are signed."""
         return HEAD_DOMAIN + canonical(self._asdict())
+
+    @property
+    def ledger_key(self) -> tuple[str, str]:
+        """Which ledger it is about."""
+        return self.ledger, self.id
+
+    @property
+    def subject(self) -> tuple[str, str, int, str]:
+        """The ledger and its lines that it is about, whatever the signer's role and the ledger's state."""
+        return self.ledger, self.id, self.lines, self.head
 
 
 class Signature(NamedTuple):
@@ -319,9 +329,9 @@ class Signable:
 
     def final_signatures(self) -> list[Signature]:
         """Return the valid signatures of the ledger's last line in a known role, by any key."""
-        subject = self.statement(ORGANISATION)[1:5]
+        subject = self.statement(ORGANISATION).subject
         known = [each for each in self.signatures() if each.statement.role in (ORGANISATION, OFFICER)]
-        return [each for each in known if each.statement[1:5] == subject and each.valid]
+        return [each for each in known if each.statement.subject == subject and each.valid]
 
     def sign(self) -> Signature:
         """Sign the ledger as it is with this machine's key; a repeated signature is not added."""
@@ -391,32 +401,32 @@ class Signable:
         LedgerTampered
             If the signatures are by other keys, are false, or are of other lines.
         """
-        path, found = self.chain.path, [each for each in self.signatures() if each.statement.role == role]
-        if not found:
+        path, in_role = self.chain.path, [each for each in self.signatures() if each.statement.role == role]
+        if not in_role:
             command = "sign" if role == ORGANISATION else "countersign"
             raise InputError(
                 f"{path} has no signature of the {role}, so it cannot be verified; run 'taciturn ledger {command}' "
                 "where the key is"
             )
-        found, others = [each for each in found if key is None or each.key == key], found
-        if key is not None and not found:
-            names = ", ".join(dict.fromkeys(each.key.id for each in others))
+        by_key = [each for each in in_role if key is None or each.key == key]
+        if key is not None and not by_key:
+            names = ", ".join(dict.fromkeys(each.key.id for each in in_role))
             raise LedgerTampered(f"{path} is signed by key {names}, not by the {role}'s key {key.id}")
-        hashes = self.chain.hashes()
-        count, valid = len(hashes) - 1, [each for each in found if each.valid]
+        hashes, valid = self.chain.hashes(), [each for each in by_key if each.valid]
+        count = len(hashes) - 1
         for each in valid:
-            if each.statement.lines > count and each.statement[1:3] == (self.ledger, self.id):
+            if each.statement.lines > count and each.statement.ledger_key == (self.ledger, self.id):
                 raise LedgerTampered(
                     f"{path} was truncated: it has {count} lines, and the {role} signed {each.statement.lines} with "
                     f"key {each.key.id}"
                 )
         for each in reversed(valid):
-            if each.statement[:5] == (role, self.ledger, self.id, count, hashes[-1]):
+            if each.statement.subject == (self.ledger, self.id, count, hashes[-1]):
                 return each
-        (last, signer, _), valid_last = found[-1], found[-1] in valid
+        last, signer = by_key[-1].statement, by_key[-1].key
         if not valid:
             raise LedgerTampered(f"{path}: the {role}'s signature is invalid: key {signer.id} did not sign this")
-        if valid_last and last.lines < count and hashes[last.lines] == last.head:
+        if by_key[-1].valid and last.lines < count and hashes[last.lines] == last.head:
             raise InputError(
                 f"{path} has grown since the {role} signed it: key {signer.id} signed {last.lines} lines, and "
                 f"{count - last.lines} were added; 'taciturn ledger sign' signs it as it is"
@@ -429,7 +439,7 @@ class Signable:
     def _add(self, statement: Statement, key: SigningKey) -> Signature:
         added = Signature(statement, key.public, key.sign(statement.message))
         known = self.signatures()
-        if not any(each[:2] == added[:2] and each.valid for each in known):
+        if not any((each.statement, each.key) == (statement, key.public) and each.valid for each in known):
             write_text(self.file, "".join(each.line for each in [*known, added]))
         return added
 

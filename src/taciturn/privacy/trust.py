@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from enum import StrEnum
 
 from taciturn.errors import InputError
 
@@ -12,6 +13,15 @@ PLURALS = {"agent": "agents", "party": "parties", "site": "sites"}
 
 PAPER_HEADLINE = "No end-to-end guarantee: the total epsilon of this run is infinite."
 SIMULATED_SUM = "one process simulates the secure sum, and no protocol hides what is added"
+
+
+class Caveat(StrEnum):
+    """A fact about a study that its reports must state, because no budget covers it."""
+
+    DRAFTED = "drafted"  # the schema still has ranges that were read off the records
+    LOST_MACHINE = "lost-machine"  # the budget ledger was recovered from an old copy
+    FURTHER = "further"  # the records may have another budget ledger
+    CARRIED = "carried"  # a transport sees when messages are sent, and how long they are
 
 
 def noise_share(trust: str, agents: int, colluders: int, missing: int = 0) -> float:

@@ -66,7 +66,7 @@ def confusion_table(quality: PrivateQuality, names: Sequence[str]) -> TextTable 
 
 
 def reliability_table(quality: PrivateQuality) -> TextTable | None:
-    """Return a row for each bin of probabilities of which enough records are known; None if there is none."""
+    """Return a row for each bin of probabilities with enough records; None if there are none."""
     bins = (quality.reliability or ()) if isinstance(quality, PrivateClassification) else ()
     rows = [
         (

@@ -80,4 +80,4 @@ def _comparison(group: Sequence[RunResult], first: RunResult) -> str:
 def _quality(entry: RunResult, error: float) -> str:
     if isinstance(entry.quality, RegressionQuality):
         return f"is typically off by {error:.3g} in the label's unit on new records"
-    return f"names the right class for {100.0 * (1.0 - error):.1f} of 100 new records"
+    return f"predicts the right class for {100.0 * (1.0 - error):.1f} of 100 new records"

@@ -9,9 +9,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from taciturn.privacy.accountants import EXPLAINED
+from taciturn.privacy.accountants import describe_accountant
 from taciturn.privacy.events import Discrete, Hidden
-from taciturn.privacy.trust import PAPER_HEADLINE, SECURE_SUM, SERVER, SIMULATED_SUM, collusion, opened_sums
+from taciturn.privacy.trust import PAPER_HEADLINE, SECURE_SUM, SERVER, SIMULATED_SUM, Caveat, collusion, opened_sums
 from taciturn.runs.ledger import RunLedger
 from taciturn.runs.records import MethodFacts, PrivacyTotals, PublicFacts, RunTotals, StudyHeader
 
@@ -29,15 +29,15 @@ NEIGHBOURS = {
     "replace-one": "two data sets are neighbours if they differ in one {unit}",
 }
 
-DOUBTS = {  # about the schema, the budget ledger of the study, and the transport of its messages
-    "drafted": "What the schema was drafted from: it still has bounds or categories that were read off the records "
-    "themselves. They reveal information about single records, and no budget covers that.",
-    "lost-machine": "What earlier studies spent on a machine that was lost: the budget ledger was recovered from an "
-    "old copy without a hand-over, and may not include it.",
-    "further": "What studies spent in another budget ledger: these records may have one in addition to the ledger "
+CAVEATS = {  # about the schema, the budget ledger of the study, and the transport of its messages
+    Caveat.DRAFTED: "What the schema was drafted from: it still has bounds or categories that were read off the "
+    "records themselves. They reveal information about single records, and no budget covers that.",
+    Caveat.LOST_MACHINE: "What earlier studies spent on a machine that was lost: the budget ledger was recovered from "
+    "an old copy without a hand-over, and may not include it.",
+    Caveat.FURTHER: "What studies spent in another budget ledger: these records may have one in addition to the ledger "
     "of this study, and the budgets of both add up.",
-    "carried": "When the messages of a site were sent and how long they were: the transport sees that, but not their "
-    "content (docs/howto/deployment.md).",
+    Caveat.CARRIED: "When the messages of a site were sent and how long they were: the transport sees that, but not "
+    "their content (docs/howto/deployment.md).",
 }
 WITHOUT_NOISE = "no noise was added. Anyone who sees what was sent can learn about single records."
 NOT_PROTECTED = (
@@ -167,7 +167,7 @@ def public_facts(facts: PublicFacts) -> list[str]:
         "All settings: rounds, local updates, clip, penalty rho and step eta, which follow from these facts alone.",
     ]
     if facts.test == "public":
-        lines.append("The test records: a separate file, whose owner states that no one protected here is in it.")
+        lines.append("The test records: a separate file, whose owner states that no one in it is protected here.")
     return lines
 
 
@@ -181,7 +181,7 @@ def paper_statement(ledger: RunLedger, step_from_data: bool = False) -> PaperSta
     step_from_data
         Whether the step size was computed from the private records.
     """
-    sums = ledger.nominal_sums()
+    sums = ledger.nominal_sums
     used = {entry.event.mechanism for entry in ledger.releases}
     private = {run: total for run, total in sums.items() if math.isfinite(total)}
     return PaperStatement(
@@ -201,7 +201,7 @@ def paper_statement(ledger: RunLedger, step_from_data: bool = False) -> PaperSta
 
 PAPER_MECHANISMS = {
     "laplace-data-dependent": (
-        "The scale of the Laplace noise is computed from the private records, so the noise reveals information on them."
+        "The scale of the Laplace noise is computed from the private records, so the noise reveals facts about them."
     ),
     "gaussian-published": (
         "The output noise is that of the published code: it uses a variance as a standard deviation, and is not based "
@@ -381,7 +381,7 @@ def _run_guarantee(run: RunTotals, totals: PrivacyTotals) -> RunGuarantee:
         budget=run.total_epsilon,
         spent=run.spent_epsilon,
         planned=run.planned_epsilon,
-        accountant=EXPLAINED[run.accountant] + "".join(proofs),
+        accountant=describe_accountant(run.accountant) + "".join(proofs),
         by_delta=worst.by_delta,
         pure=worst.pure_epsilon,
     )
@@ -415,7 +415,7 @@ def _unprotected(study: StudyHeader, totals: PrivacyTotals) -> list[str]:
                 "People with records at several parties: all their records are in one sum, which protects them as "
                 "several units, not as one."
             )
-    lines += [DOUBTS[doubt] for doubt in study.doubts or ()]
+    lines += [CAVEATS[Caveat(caveat)] for caveat in study.doubts or ()]
     if study.plugins:
         lines.append(
             f"Against mistakes in {', '.join(study.plugins)}: these components are not part of Taciturn, and their "
@@ -432,7 +432,7 @@ def _unprotected(study: StudyHeader, totals: PrivacyTotals) -> list[str]:
             "the sum."
         )
     lines += [
-        "Facts about the population: a model is made to learn them, and they may be unwelcome news about a person.",
+        "Facts about the population: learning them is the purpose of a model, even if they are unwelcome to a person.",
         "That a party takes part, and the public facts above.",
         "Which party holds which record: that is taken as given, except where a private table is partitioned among "
         "simulated parties. There it follows from each record and a key, and adding or removing a record changes the "

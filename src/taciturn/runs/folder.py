@@ -19,6 +19,7 @@ from taciturn.core.storage import (
     CHECKPOINT_FOLDER,
     LOCAL_FOLDER,
     add_lines,
+    file_version,
     make_file,
     make_folder,
     read_arrays,
@@ -285,7 +286,7 @@ class RunFolder:
         CorruptFile
             If config.toml is not TOML.
         """
-        return _parsed_config(self.config, _signature(self.config)).copy()
+        return _parsed_config(self.config, file_version(self.config)).copy()
 
     @property
     def began_with_frame(self) -> bool:
@@ -299,7 +300,7 @@ class RunFolder:
     def read_metrics(self, local: bool = True) -> Sequence[MetricsRow]:
         """Return every row in its order; `local` includes what only the owner of the records may see."""
         files = (self.metrics, self.local_metrics) if local and self.has_local else (self.metrics,)
-        return _parsed_metrics(files, tuple(map(_signature, files)))
+        return _parsed_metrics(files, tuple(map(file_version, files)))
 
     def read_evaluations(self) -> list[EvaluationRow]:
         """Return every private evaluation, in order."""
@@ -464,6 +465,14 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
                 raise CorruptFile(f"line {number} of {path} is damaged") from error
 
 
+def with_private_part(
+    rows: Iterable[dict[str, object]], private: Iterable[dict[str, object]]
+) -> Iterator[dict[str, object]]:
+    """Yield rows of the metrics, each with what the private row of the same run and round has."""
+    own = {(row["run"], row["round"]): row for row in private}
+    return (row | own.get((row["run"], row["round"]), {}) for row in rows)
+
+
 def public_config(config: Mapping[str, object]) -> dict[str, object]:
     """Return the settings with the last part of paths only: the others reveal something of the machine.
 
@@ -479,14 +488,8 @@ def _without_folder(key: str, value: object) -> object:
     return Path(str(value)).name if key in PATH_SETTINGS and value else value
 
 
-def _signature(path: Path) -> tuple[int, int, int]:
-    """Return what changes whenever a file is written: inode, size and time of the last change."""
-    status = path.stat()
-    return status.st_ino, status.st_size, status.st_ctime_ns
-
-
 @lru_cache(maxsize=16)
-def _parsed_config(path: Path, signature: object) -> StoredConfig:
+def _parsed_config(path: Path, version: object) -> StoredConfig:
     try:
         return cast(StoredConfig, tomllib.loads(path.read_text(encoding="utf-8")))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -494,13 +497,12 @@ def _parsed_config(path: Path, signature: object) -> StoredConfig:
 
 
 @lru_cache(maxsize=4)
-def _parsed_metrics(files: Sequence[Path], signature: object) -> tuple[MetricsRow, ...]:
+def _parsed_metrics(files: Sequence[Path], version: object) -> tuple[MetricsRow, ...]:
     """Return the rows of the metrics; with the private part of each, if a second file is given."""
     logger.debug("reading %s", files[0])
     rows: Iterable[dict[str, Any]] = read_lines(files[0])
     if len(files) > 1:
-        own = {(row["run"], row["round"]): row for row in read_lines(files[1])}
-        rows = (row | own.get((row["run"], row["round"]), {}) for row in rows)
+        rows = with_private_part(rows, read_lines(files[1]))
     return tuple(MetricsRow.from_json(row, files[0]) for row in rows)
 
 

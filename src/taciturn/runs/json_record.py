@@ -1,4 +1,4 @@
-"""The base class of typed records: frozen dataclasses that are stored as JSON objects.
+"""The base class of typed records: dataclasses that are stored as JSON objects.
 
 JSON has no infinity and no NaN: files hold the string "inf" and null, records hold floats and None, and only this
 module converts between them.
@@ -20,7 +20,7 @@ from taciturn.privacy.events import Event, event_of
 
 
 class Record(Mapping[str, object]):
-    """Base class of frozen dataclasses that are stored as JSON objects.
+    """Base class of dataclasses that are stored as JSON objects.
 
     A record can be read by attribute or, like the JSON object, by key. A field whose default is None is left out of
     the JSON form, and of the mapping, where it is None. The fields of an event are keys of the record itself.

@@ -183,8 +183,9 @@ class RunLedger(Sequence[LedgerEntry]):
         """How often each event of held-out records happened, by run and agent."""
         return _events_by_run(entry for entry in self.releases if entry.held_out)
 
+    @cached_property
     def nominal_sums(self) -> dict[int, float]:
-        """Return, by run, the sum of the nominal epsilons at the agent that released most (basic composition)."""
+        """By run, the sum of the nominal epsilons at the agent that released most (basic composition)."""
         return {
             run: max(
                 math.fsum(n * e.epsilon for e, n in events.items() if isinstance(e, Nominal))
@@ -204,12 +205,14 @@ class RunLedger(Sequence[LedgerEntry]):
                 rounds[entry.agent].add(entry.first)
         return {agent: SlotCounts(len(slots), len(rounds[agent])) for agent, slots in charged.items()}
 
+    @cached_property
     def cost(self) -> StudyCost:
-        """Return the charge to a budget ledger for training records: each run's costliest agent, summed over runs."""
+        """The charge to a budget ledger for training records: each run's costliest agent, summed over runs."""
         return _largest_cost(self.events)
 
+    @cached_property
     def held_out_cost(self) -> StudyCost:
-        """Return what held-out records cost a budget ledger."""
+        """What held-out records cost a budget ledger."""
         return _largest_cost(self.held_out_events)
 
     @cached_property

@@ -139,35 +139,55 @@ def _classification(sums: NoisySums) -> PrivateClassification:
     layout, parts, sigma = sums.layout, sums.parts, sums.noise_of(COUNTS)
     n, wrong = float(parts[COUNTS].sum()), float(parts[COUNTS][1])
     records = Estimate(value=n, noise=math.sqrt(2.0) * sigma)
-    if n < LEAST_RECORDS * records.noise or n < 1.0:
+    if _too_few(n, records.noise):
         return PrivateClassification(records=records, error=None)
-    error = wrong / n
-    likely = (min(max(wrong, 0.0), n) + 1.0) / (n + 2.0)  # not 0, where no record was wrong
-    found = PrivateClassification(
-        records=records,
-        error=Estimate(
-            value=min(1.0, max(0.0, error)),
-            noise=sigma * math.hypot(1.0 - error, error) / n,
-            sampling=math.sqrt(likely * (1.0 - likely) / n),
-        ),
-        loss_limit=layout.loss_limit if layout.probabilities else None,
-    )
     cells = _cells(sums)
     labels = parts[SCORES].reshape(2, -1).sum(axis=1) if layout.classes == 2 else cells.confusion.sum(axis=1)
     of_label = cells.noise * math.sqrt(cells.of_label)
-    measured: dict[str, object] = {
-        "log_loss": _log_loss(sums, n, cells) if layout.probabilities else None,
-        "auroc": _auroc(parts[SCORES].reshape(2, -1), cells.noise) if layout.classes == 2 else None,
-        "baseline_error": _baseline_error(labels, of_label),
-        "baseline_log_loss": _entropy(labels, of_label) if layout.probabilities else None,
-        "confusion": tuple(tuple(row) for row in np.round(cells.confusion, 2).tolist()),
-        "confusion_noise": cells.confusion_noise,
-    }
-    if layout.probabilities:
-        corrected, by_chance = _calibration(layout, cells, n)
-        measured |= {"calibration_error": corrected, "calibration_by_chance": by_chance}
-        measured["reliability"] = _bins(layout, cells)
-    return PrivateClassification(**{**vars(found), **measured})
+    without_probabilities = PrivateClassification(
+        records=records,
+        error=_share(wrong, n, sigma),
+        auroc=_auroc(parts[SCORES].reshape(2, -1), cells.noise) if layout.classes == 2 else None,
+        baseline_error=_baseline_error(labels, of_label),
+        confusion=tuple(tuple(row) for row in np.round(cells.confusion, 2).tolist()),
+        confusion_noise=cells.confusion_noise,
+    )
+    if not layout.probabilities:
+        return without_probabilities
+    corrected, by_chance = _calibration(layout, cells, n)
+    return replace(
+        without_probabilities,
+        log_loss=_log_loss(sums, n, cells),
+        loss_limit=layout.loss_limit,
+        baseline_log_loss=_entropy(labels, of_label),
+        calibration_error=corrected,
+        calibration_by_chance=by_chance,
+        reliability=_bins(layout, cells),
+    )
+
+
+def _too_few(records: float, noise: float) -> bool:
+    """Return whether nothing can be said about so few records, counted with noise of this standard deviation."""
+    return records < max(1.0, LEAST_RECORDS * noise)
+
+
+def _unit(value: float) -> float:
+    """Return the nearest number from 0 to 1."""
+    return min(1.0, max(0.0, value))
+
+
+def _share(part: float, n: float, noise: float) -> Estimate:
+    """Return the share of n records that a part of them is, where both parts were counted with noise.
+
+    Its errors are those at the nearest possible share: noise can make a part negative or larger than n.
+    """
+    share = _unit(part / n)
+    likely = (share * n + 1.0) / (n + 2.0)  # not 0, where the part is empty
+    return Estimate(
+        value=share,
+        noise=noise * math.hypot(1.0 - share, share) / n,
+        sampling=math.sqrt(likely * (1.0 - likely) / n),
+    )
 
 
 class _Cells(NamedTuple):
@@ -239,13 +259,13 @@ def _auroc(by_label: Sums, noise: float) -> Estimate | None:
     """Return the probability that a positive is in a higher bin than a negative, counting the same bin half."""
     negatives, positives = by_label
     sizes = float(negatives.sum()), float(positives.sum())
-    if min(sizes) < max(1.0, LEAST_RECORDS * noise * math.sqrt(len(positives))):
+    if _too_few(min(sizes), noise * math.sqrt(len(positives))):
         return None
     below = np.cumsum(negatives) - negatives / 2.0  # [M]  negatives below a record of the bin
     above = positives.sum() - np.cumsum(positives) + positives / 2.0
     area = float(positives @ below) / (sizes[0] * sizes[1])
     slopes = np.stack([above / sizes[1] - area, below / sizes[0] - area]) / np.array(sizes)[:, None]
-    return _from_cells(min(1.0, max(0.0, area)), by_label, slopes, noise)
+    return _from_cells(_unit(area), by_label, slopes, noise)
 
 
 def _from_cells(value: float, counts: Sums, slopes: Sums, noise: float) -> Estimate:
@@ -256,12 +276,12 @@ def _from_cells(value: float, counts: Sums, slopes: Sums, noise: float) -> Estim
 
 def _baseline_error(labels: Sums, noise: float) -> Estimate | None:
     total = float(labels.sum())
-    if total < max(1.0, LEAST_RECORDS * noise * math.sqrt(len(labels))):
+    if _too_few(total, noise * math.sqrt(len(labels))):
         return None
     shares = labels / total
     best = shares.argmax()
     slopes = (shares[best] - (np.arange(len(labels)) == best)) / total
-    return _from_cells(min(1.0, max(0.0, 1.0 - float(shares[best]))), labels, slopes, noise)
+    return _from_cells(_unit(1.0 - float(shares[best])), labels, slopes, noise)
 
 
 def _entropy(labels: Sums, noise: float) -> Estimate | None:
@@ -271,7 +291,7 @@ def _entropy(labels: Sums, noise: float) -> Estimate | None:
     all classes are equally frequent the first order vanishes, and this term is most of the error.
     """
     total = float(labels.sum())
-    if total < max(1.0, LEAST_RECORDS * noise * math.sqrt(len(labels))):
+    if _too_few(total, noise * math.sqrt(len(labels))):
         return None
     shares = np.maximum(labels / total, 1.0 / total)
     entropy = -float((shares / shares.sum()) @ np.log(shares / shares.sum()))
@@ -329,15 +349,9 @@ def _distance(records: Sums, spreads: Sums, seen: float) -> float:
 def _bins(layout: MeasureLayout, cells: _Cells) -> tuple[PrivateBin, ...]:
     found = []
     for low, high, hits, misses in zip(layout.edges[:-1], layout.edges[1:], cells.hits, cells.misses, strict=True):
-        n, observed = float(hits + misses), None
-        if n >= max(1.0, LEAST_RECORDS * math.sqrt(2.0) * cells.bin_noise):
-            share = min(1.0, max(0.0, float(hits) / n))
-            likely = (min(max(float(hits), 0.0), n) + 1.0) / (n + 2.0)
-            observed = Estimate(
-                value=share,
-                noise=cells.bin_noise * math.hypot(1.0 - share, share) / n,
-                sampling=math.sqrt(likely * (1.0 - likely) / n),
-            )
+        n = float(hits + misses)
+        few = _too_few(n, math.sqrt(2.0) * cells.bin_noise)
+        observed = None if few else _share(float(hits), n, cells.bin_noise)
         found.append(PrivateBin(low=float(low), high=float(high), records=round(n, 2), observed=observed))
     return tuple(found)
 
@@ -346,7 +360,7 @@ def _regression(sums: NoisySums, target: Range) -> PrivateRegression:
     parts, sigma, unit = sums.parts, sums.noise_of(RECORDS), target.high - target.low
     n = float(parts[RECORDS][0])
     records = Estimate(value=n, noise=sigma)
-    if n < max(1.0, LEAST_RECORDS * sigma):
+    if _too_few(n, sigma):
         return PrivateRegression(records=records, rmse=None)
     names = (SQUARES, SIZES, LABELS, LABEL_SQUARES)
     square, size, label, label_square = (float(parts[name][0]) / n for name in names)

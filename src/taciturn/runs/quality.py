@@ -195,7 +195,7 @@ def _positive(target: Classes, given: str | int | None) -> int:
 
 
 class _Predictions(NamedTuple):
-    """What a classifier says of n records."""
+    """The predictions of a classifier for n records."""
 
     labels: Index  # [n]
     predicted: Index  # [n]

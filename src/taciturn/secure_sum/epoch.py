@@ -9,15 +9,15 @@ secrets under one directory only, and signs that it holds shares under one direc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from taciturn.secure_sum.epoch_messages import (
     Announcement,
+    BoxAddress,
     BoxDelivery,
     Deal,
     Directory,
@@ -25,23 +25,20 @@ from taciturn.secure_sum.epoch_messages import (
     HeldShares,
     Roll,
     UnopenedBoxes,
-    box_binding,
-    box_statement,
     held_statement,
 )
 from taciturn.secure_sum.masking import fingerprint, is_sound_public, pair_public
 from taciturn.secure_sum.parameters import SLOTS_LIMIT
 from taciturn.secure_sum.shamir import element_bytes, random_element, read_elements, split
 from taciturn.secure_sum.slot_messages import signatures_of
-from taciturn.secure_sum.sum_context import SIGNATURE_BYTES, Signer, SumStudy
+from taciturn.secure_sum.sum_context import SIGNATURE_BYTES, Signer, SumStudy, hpke_suite
 from taciturn.secure_sum.sum_wire import SumMalformed, SumRefused, sites_shown
 
-SUITE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)  # HPKE, RFC 9180, base mode: senders sign
 NEVER = -1  # the epoch number before the first
 
 
 class BoxesUnopened(SumRefused):
-    """Boxes that their dealers signed and that cannot be used. Either a dealer is at fault, or who says so.
+    """Boxes that their dealers signed and that cannot be used. Either a dealer or the site that reports it is at fault.
 
     Attributes
     ----------
@@ -112,7 +109,7 @@ class EpochRules:
     signer
         Its private identity.
     verified
-        The peers whose identities people of this site have compared with the peers themselves. Any other peer counts as
+        The peers whose identities people at this site have compared with the peers themselves. Any other peer counts as
         a colluder.
     """
 
@@ -146,8 +143,7 @@ class EpochRules:
         unsigned = Announcement(
             self.site, epoch, slots, box.public_key().public_bytes_raw(), keys, bytes(SIGNATURE_BYTES)
         )
-        signature = self.signer.sign(unsigned.statement(self.study))
-        announcement = Announcement(self.site, epoch, slots, unsigned.box, keys, signature)
+        announcement = replace(unsigned, signature=self.signer.sign(unsigned.statement(self.study)))
         return AnnouncedEpoch(announcement, box.private_bytes_raw(), secrets), announcement.to_bytes()
 
     def deal(self, state: AnnouncedEpoch | DealtEpoch, data: bytes) -> tuple[DealtEpoch, bytes]:
@@ -170,14 +166,14 @@ class EpochRules:
         owns = [split(one.own, threshold, directory.sites) for one in state.secrets]
         boxes: list[bytes] = []
         kept: tuple[SlotSecrets, ...] = ()
-        for place, receiver in enumerate(directory.sites):
-            shares = [(pair[place], own[place]) for pair, own in zip(pairs, owns, strict=True)]
+        for index, receiver in enumerate(directory.sites):
+            shares = [(pair[index], own[index]) for pair, own in zip(pairs, owns, strict=True)]
             if receiver == self.site:
                 kept = tuple(SlotSecrets(*both) for both in shares)
             else:
                 plain = b"".join(element_bytes(value) for both in shares for value in both)
                 boxes.append(self._box(directory, receiver, plain))
-        others = tuple(site for site in directory.sites if site != self.site)
+        others = directory.others(self.site)
         deal = Deal(self.site, directory.epoch, directory.slots, others, b"".join(boxes)).to_bytes()
         return DealtEpoch(state, directory, kept, deal), deal
 
@@ -194,7 +190,7 @@ class EpochRules:
         if isinstance(state, KeptEpoch):
             return state, self._held(state.directory)
         delivery, directory = BoxDelivery.from_bytes(data), state.directory
-        others = tuple(site for site in directory.sites if site != self.site)
+        others = directory.others(self.site)
         if (delivery.site, delivery.epoch, delivery.slots) != (self.site, directory.epoch, directory.slots):
             raise SumRefused("these boxes are for another site or another epoch")
         if delivery.senders != others:
@@ -203,7 +199,7 @@ class EpochRules:
         unopened: tuple[int, ...] = ()
         for sender in others:
             try:
-                dealt[sender] = self._open(state, sender, delivery.box_from(sender))
+                dealt[sender] = self._open(state, sender, delivery.by_sender[sender])
             except BoxesUnopened as refused:
                 unopened += refused.dealers
         if unopened:
@@ -256,19 +252,17 @@ class EpochRules:
                 raise SumRefused(f"site {site} has not signed that it holds its shares under this directory")
 
     def _box(self, directory: Directory, receiver: int, plain: bytes) -> bytes:
-        where = (self.study, directory.epoch, directory.digest, self.site, receiver)
+        address = BoxAddress(directory.epoch, directory.digest, self.site, receiver)
         public = X25519PublicKey.from_public_bytes(directory.announcements[receiver].box)
-        sealed = SUITE.encrypt(plain, public, box_binding(*where))
-        return sealed + self.signer.sign(box_statement(*where, sealed))
+        sealed = hpke_suite().encrypt(plain, public, address.binding(self.study))
+        return sealed + self.signer.sign(address.statement(self.study, sealed))
 
     def _open(self, state: DealtEpoch, sender: int, box: bytes) -> list[SlotSecrets]:
-        directory = state.directory
-        where = (self.study, directory.epoch, directory.digest, sender, self.site)
-        sealed, signature = box[:-SIGNATURE_BYTES], box[-SIGNATURE_BYTES:]
-        _check_box(*where, sealed, signature)
+        address = BoxAddress(state.directory.epoch, state.directory.digest, sender, self.site)
+        sealed = _check_box(self.study, address, box)
         try:
             private = X25519PrivateKey.from_private_bytes(state.announced.box_key)
-            values = read_elements(SUITE.decrypt(sealed, private, box_binding(*where)))
+            values = read_elements(hpke_suite().decrypt(sealed, private, address.binding(self.study)))
         except (InvalidTag, ValueError) as error:  # InputError of read_elements is a ValueError
             raise BoxesUnopened((sender,)) from error
         return [SlotSecrets(*both) for both in zip(values[::2], values[1::2], strict=True)]
@@ -322,13 +316,11 @@ def read_deal(study: SumStudy, directory: Directory, site: int, data: bytes) -> 
         If they are malformed, for another cohort or epoch, or one is not signed by the site.
     """
     deal = Deal.from_bytes(data)
-    others = tuple(other for other in directory.sites if other != site)
+    others = directory.others(site)
     if (deal.site, deal.epoch, deal.slots, deal.receivers) != (site, directory.epoch, directory.slots, others):
         raise SumRefused(f"the boxes of site {site} are not for this cohort")
-    for receiver in others:
-        box = deal.box_for(receiver)
-        sealed, signature = box[:-SIGNATURE_BYTES], box[-SIGNATURE_BYTES:]
-        _check_box(study, directory.epoch, directory.digest, site, receiver, sealed, signature)
+    for receiver, box in deal.by_receiver.items():
+        _check_box(study, BoxAddress(directory.epoch, directory.digest, site, receiver), box)
     return deal
 
 
@@ -340,9 +332,7 @@ def make_deliveries(directory: Directory, deals: Mapping[int, Deal]) -> dict[int
     SumRefused
         If a site of the cohort has not shared its secrets; the message names the sites.
     """
-    lacking = tuple(site for site in directory.sites if site not in deals)
-    if lacking:
-        raise SumRefused(f"{sites_shown(lacking)} did not share secrets: begin another epoch without them")
+    _require_all(directory, deals, "share secrets")
     return {site: _delivery(directory, deals, site) for site in directory.sites}
 
 
@@ -380,10 +370,13 @@ def make_roll(directory: Directory, signatures: Mapping[int, bytes]) -> bytes:
     SumRefused
         If a site of the cohort did not sign; the message names the sites.
     """
-    lacking = tuple(site for site in directory.sites if site not in signatures)
-    if lacking:
-        raise SumRefused(f"{sites_shown(lacking)} did not sign: begin another epoch without them")
+    _require_all(directory, signatures, "sign")
     return Roll(directory.epoch, directory.sites, b"".join(signatures[site] for site in directory.sites)).to_bytes()
+
+
+def _require_all(directory: Directory, answered: Container[int], task: str) -> None:
+    if lacking := tuple(site for site in directory.sites if site not in answered):
+        raise SumRefused(f"{sites_shown(lacking)} did not {task}: begin another epoch without them")
 
 
 def _check_announcement(study: SumStudy, one: Announcement) -> None:
@@ -393,14 +386,17 @@ def _check_announcement(study: SumStudy, one: Announcement) -> None:
         raise SumRefused(f"site {one.site} announced a key that is not canonical or is of small order")
 
 
-def _check_box(
-    study: SumStudy, epoch: int, directory: bytes, sender: int, receiver: int, sealed: bytes, signature: bytes
-) -> None:
-    if not study.verify(sender, box_statement(study, epoch, directory, sender, receiver, sealed), signature):
-        raise SumRefused(f"the box of site {sender} for site {receiver} is not signed by it under this directory")
+def _check_box(study: SumStudy, address: BoxAddress, box: bytes) -> bytes:
+    """Return what a box seals; raise unless its sender signed it."""
+    sealed, signature, sender = box[:-SIGNATURE_BYTES], box[-SIGNATURE_BYTES:], address.sender
+    if not study.verify(sender, address.statement(study, sealed), signature):
+        raise SumRefused(
+            f"the box of site {sender} for site {address.receiver} is not signed by it under this directory"
+        )
+    return sealed
 
 
 def _delivery(directory: Directory, deals: Mapping[int, Deal], site: int) -> bytes:
-    senders = tuple(other for other in directory.sites if other != site)
-    boxes = b"".join(deals[sender].box_for(site) for sender in senders)
+    senders = directory.others(site)
+    boxes = b"".join(deals[sender].by_receiver[site] for sender in senders)
     return BoxDelivery(site, directory.epoch, directory.slots, senders, boxes).to_bytes()

@@ -14,16 +14,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from taciturn.secure_sum.masking import KEY_BYTES
 from taciturn.secure_sum.parameters import SITES_LIMIT, SLOTS_LIMIT
 from taciturn.secure_sum.shamir import ELEMENT_BYTES
-from taciturn.secure_sum.sum_context import DIGEST_BYTES, SIGNATURE_BYTES, SumStudy, digest_of, numbers
-from taciturn.secure_sum.sum_wire import SumMessage, is_increasing
+from taciturn.secure_sum.sum_context import DIGEST_BYTES, HPKE_BYTES, SIGNATURE_BYTES, SumStudy, digest_of, numbers
+from taciturn.secure_sum.sum_wire import SumMessage, by_site, is_increasing
 
 SLOT_BYTES = 2 * KEY_BYTES  # of an announcement: the pair's public key and the fingerprint
 SHARES_BYTES = 2 * ELEMENT_BYTES  # of a box, for each slot
-HPKE_BYTES = 48  # an encapsulated key of 32 bytes and a tag of 16
 
 
 @dataclass(frozen=True)
@@ -105,11 +105,14 @@ class Directory(SumMessage):
     def announcements(self) -> dict[int, Announcement]:
         """The announcement of every site; nobody has verified its signature."""
         found = {}
-        for place, site in enumerate(self.sites):
-            entry = self.entries[self._size * place : self._size * (place + 1)]
+        for site, entry in by_site(self.sites, self.entries, self._size).items():
             box, keys, signature = entry[:KEY_BYTES], entry[KEY_BYTES:-SIGNATURE_BYTES], entry[-SIGNATURE_BYTES:]
             found[site] = Announcement(site, self.epoch, self.slots, box, keys, signature)
         return found
+
+    def others(self, site: int) -> tuple[int, ...]:
+        """Return the cohort without one site."""
+        return tuple(other for other in self.sites if other != site)
 
     @cached_property
     def digest(self) -> bytes:
@@ -136,10 +139,10 @@ class Deal(SumMessage):
     def __post_init__(self) -> None:
         _check_boxes(self, self.receivers, self.boxes, self.slots)
 
-    def box_for(self, receiver: int) -> bytes:
-        """Return the box for one site."""
-        place = self.receivers.index(receiver) * box_size(self.slots)
-        return self.boxes[place : place + box_size(self.slots)]
+    @cached_property
+    def by_receiver(self) -> dict[int, bytes]:
+        """The box for each site."""
+        return by_site(self.receivers, self.boxes, box_size(self.slots))
 
 
 @dataclass(frozen=True)
@@ -156,10 +159,10 @@ class BoxDelivery(SumMessage):
     def __post_init__(self) -> None:
         _check_boxes(self, self.senders, self.boxes, self.slots)
 
-    def box_from(self, sender: int) -> bytes:
-        """Return the box of one site."""
-        place = self.senders.index(sender) * box_size(self.slots)
-        return self.boxes[place : place + box_size(self.slots)]
+    @cached_property
+    def by_sender(self) -> dict[int, bytes]:
+        """The box of each site."""
+        return by_site(self.senders, self.boxes, box_size(self.slots))
 
 
 @dataclass(frozen=True)
@@ -207,14 +210,25 @@ def held_statement(study: SumStudy, epoch: int, directory: bytes, site: int) -> 
     return study.statement(b"held", numbers((epoch, site)), directory)
 
 
-def box_binding(study: SumStudy, epoch: int, directory: bytes, sender: int, receiver: int) -> bytes:
-    """Return the info that a box is encrypted with; it names the sender and the receiver."""
-    return study.statement(b"box", numbers((epoch, sender, receiver)), directory)
+class BoxAddress(NamedTuple):
+    """Whose box for whom, and the epoch and the directory that it belongs to."""
 
+    epoch: int
+    directory: bytes  # its digest
+    sender: int
+    receiver: int
 
-def box_statement(study: SumStudy, epoch: int, directory: bytes, sender: int, receiver: int, sealed: bytes) -> bytes:
-    """Return what the sender of a box signs."""
-    return study.statement(b"signed box", numbers((epoch, sender, receiver)), directory, sealed)
+    def binding(self, study: SumStudy) -> bytes:
+        """Return the info that the box is encrypted with."""
+        return study.statement(b"box", self._numbers, self.directory)
+
+    def statement(self, study: SumStudy, sealed: bytes) -> bytes:
+        """Return what the sender of the box signs."""
+        return study.statement(b"signed box", self._numbers, self.directory, sealed)
+
+    @property
+    def _numbers(self) -> bytes:
+        return numbers((self.epoch, self.sender, self.receiver))
 
 
 def _check_boxes(message: Deal | BoxDelivery, sites: tuple[int, ...], boxes: bytes, slots: int) -> None:

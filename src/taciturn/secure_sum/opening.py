@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, zip_longest
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from taciturn.secure_sum.masking import (
     self_mask,
     unpack,
 )
-from taciturn.secure_sum.shamir import PRIME, join, lagrange_weights, read_elements
+from taciturn.secure_sum.shamir import PRIME, evaluate, join, lagrange_weights, read_elements
 from taciturn.secure_sum.slot_messages import (
     AliveRequest,
     AliveSignature,
@@ -203,7 +203,7 @@ class SlotOpening:
         return answer.signature
 
     def share_request(self, alive: tuple[int, ...], signatures: Mapping[int, bytes]) -> bytes:
-        """Return the message that asks for shares; with the signatures of tau sites if somebody is missing.
+        """Return the message that asks for shares; with the signatures of tau sites if one is missing.
 
         Raises
         ------
@@ -215,7 +215,7 @@ class SlotOpening:
             signers = tuple(sorted(signatures)[: self.threshold])
             if len(signers) < self.threshold:
                 raise SlotLost(
-                    f"{len(signers)} sites signed the set of slot {self.question.slot}; it takes {self.threshold}"
+                    f"the set of slot {self.question.slot} has {len(signers)} of the {self.threshold} signatures needed"
                 )
         return ShareRequest(self.question, alive, signers, b"".join(signatures[one] for one in signers)).to_bytes()
 
@@ -257,7 +257,9 @@ class SlotOpening:
         """
         alive = masked.alive
         if len(answers) < self.threshold:
-            raise SlotLost(f"{len(answers)} sites sent shares of slot {self.question.slot}; it takes {self.threshold}")
+            raise SlotLost(
+                f"slot {self.question.slot} has shares of {len(answers)} of the {self.threshold} sites needed"
+            )
         secrets, disputed = self._secrets(alive, answers)
         width, count = self.study.parameters.width, self.numbers
         total = masked.total.copy()
@@ -290,21 +292,17 @@ class SlotOpening:
         shares = _Shares(self.question.roster, self.threshold, answers)
         first, tries = shares.first(()), iter(range(SUBSETS_TRIED))
         secrets = {site: shares.joined(site, first) for site in self.question.roster}
-        wrong = tuple(site for site in secrets if not self._fits(site, secrets[site], site in alive))
         disputed: dict[int, tuple[int, ...]] = {}
         lost: tuple[int, ...] = ()
-        for site in wrong:
-            for left_out in shares.suspects(site, tuple(sorted(disputed)), tries):
-                helpers = shares.first(left_out)
-                secret = shares.joined(site, helpers)
-                if self._fits(site, secret, site in alive):
-                    secrets[site] = secret
-                    for helper in left_out:
-                        if shares.is_wrong(site, helper, helpers):
-                            disputed[helper] = (*disputed.get(helper, ()), site)
-                    break
-            else:
+        for site in self.question.roster:
+            if self._fits(site, secrets[site], site in alive):
+                continue
+            repaired = self._repair(shares, site, alive, tuple(sorted(disputed)), tries)
+            if repaired is None:
                 lost += (site,)
+                continue
+            secrets[site], liars = repaired
+            disputed |= {helper: (*disputed.get(helper, ()), site) for helper in liars}
         if lost:
             colluders = self.study.parameters.colluders
             fault = (
@@ -314,6 +312,17 @@ class SlotOpening:
             )
             raise WrongShares(f"the shares of {sites_shown(lost)} do not give what was announced: {fault}", lost)
         return secrets, disputed
+
+    def _repair(
+        self, shares: _Shares, site: int, alive: Sequence[int], disputed: tuple[int, ...], tries: Iterator[int]
+    ) -> tuple[int, tuple[int, ...]] | None:
+        """Return a site's secret without some helpers, and those of them whose shares are wrong; None if none fits."""
+        for left_out in shares.suspects(site, disputed, tries):
+            helpers = shares.first(left_out)
+            secret = shares.joined(site, helpers)
+            if self._fits(site, secret, site in alive):
+                return secret, tuple(helper for helper in left_out if shares.is_wrong(site, helper, helpers))
+        return None
 
     def _fits(self, site: int, secret: int, is_alive: bool) -> bool:
         """Return whether a secret is the one that a site announced."""
@@ -327,8 +336,8 @@ class SlotOpening:
 class _Shares:
     """The shares that helpers sent in a slot, of which some may be wrong.
 
-    Whether a secret is right can be seen, because it is announced. So what is guessed here about helpers may be wrong:
-    it decides who is tried, and not what is opened.
+    A secret can be checked, because its dealer announced a commitment to it. So the guesses made here about helpers
+    may be wrong: they decide whose shares are tried, not what is opened.
     """
 
     roster: tuple[int, ...]
@@ -338,8 +347,8 @@ class _Shares:
 
     def of(self, site: int, helpers: Sequence[int]) -> list[int]:
         """Return the shares of a site's secret that helpers sent."""
-        place = self.roster.index(site)
-        return [self.answers[helper][place] for helper in helpers]
+        index = self.roster.index(site)
+        return [self.answers[helper][index] for helper in helpers]
 
     def first(self, left_out: Sequence[int]) -> tuple[int, ...]:
         """Return the first tau helpers without some."""
@@ -385,11 +394,8 @@ class _Shares:
             syndromes.append(sum(terms) % PRIME)
             terms = [term * helper % PRIME for term, helper in zip(terms, helpers, strict=True)]
         locator = _shortest_recurrence(syndromes)
-        return tuple(
-            x
-            for x in helpers
-            if sum(c * pow(x, len(locator) - 1 - i, PRIME) for i, c in enumerate(locator)) % PRIME == 0
-        )
+        errors = zip(helpers, evaluate(locator[::-1], helpers), strict=True)  # the helpers at which it is 0
+        return tuple(helper for helper, value in errors if value == 0)
 
 
 def _shortest_recurrence(sequence: Sequence[int]) -> list[int]:
@@ -408,10 +414,8 @@ def _shortest_recurrence(sequence: Sequence[int]) -> list[int]:
             shift += 1
             continue
         factor, old = gap * pow(last, -1, PRIME) % PRIME, current
-        moved = [0] * shift + [factor * c % PRIME for c in before]
-        size = max(len(current), len(moved))
-        padded = [*current, *[0] * (size - len(current))]
-        current = [(c - m) % PRIME for c, m in zip(padded, [*moved, *[0] * (size - len(moved))], strict=True)]
+        terms = zip_longest(current, [0] * shift + before, fillvalue=0)
+        current = [(c - factor * b) % PRIME for c, b in terms]
         if 2 * length <= n:
             length, before, last, shift = n + 1 - length, old, gap, 1
         else:

@@ -17,7 +17,7 @@ SITES_LIMIT = 1000
 SLOTS_LIMIT = 1000  # of one epoch
 EPOCH_SLOTS = 50  # for which keys are made ahead
 DIMENSION_LIMIT = 2**27
-NOISE_TAIL = 12.0  # standard deviations; the modulus has room for them
+MODULUS_TAIL = 12.0  # standard deviations; the modulus has room for them
 RESIDUAL_BITS = (14, 24)  # the coarsest and the finest grid of residuals
 GRADIENT, MEASURES = SUBJECTS = (0, 1)  # what is summed: gradients of training records, or measures of held-out ones
 
@@ -111,8 +111,8 @@ class SumParameters:
         return self.measures if subject == MEASURES else self.dimension
 
     def threshold(self, cohort: int) -> int:
-        """Return tau = floor((n + c) / 2) + 1, the sites of a cohort of n whose shares give a secret."""
-        return (cohort + self.colluders) // 2 + 1
+        """Return tau, the sites of a cohort of n whose shares give a secret."""
+        return threshold(cohort, self.colluders)
 
 
 class NumberFormat(NamedTuple):
@@ -120,6 +120,17 @@ class NumberFormat(NamedTuple):
 
     width: int  # b, bits of a number in an upload
     residual_bits: int  # residuals are multiples of 2^-residual_bits
+
+
+def threshold(cohort: int, colluders: int) -> int:
+    """Return tau = floor((n + c) / 2) + 1: two sets of tau out of n sites share more than c of them.
+
+    Examples
+    --------
+    >>> threshold(10, colluders=1), threshold(8, colluders=1)
+    (6, 5)
+    """
+    return (cohort + colluders) // 2 + 1
 
 
 def default_reserve(rounds: int) -> int:
@@ -152,7 +163,7 @@ def most_missing(sites: int, colluders: int) -> int:
     >>> most_missing(5, colluders=1), most_missing(10, colluders=1), most_missing(3, colluders=1)
     (1, 4, 0)
     """
-    return sites - (sites + colluders) // 2 - 1
+    return sites - threshold(sites, colluders)
 
 
 def epoch_slots(parameters: SumParameters) -> int:
@@ -202,7 +213,7 @@ def choose_format(records: int, unit: float, noise_multiplier: float, sites: int
         if not (isinstance(value, float | int) and math.isfinite(value) and value > 0):
             raise InputError(f"{name} is {shown(value)}; it must be a finite number above 0")
     coarsest, finest = RESIDUAL_BITS
-    largest = unit * (records + NOISE_TAIL * noise_multiplier * math.sqrt(sites / honest))
+    largest = unit * (records + MODULUS_TAIL * noise_multiplier * math.sqrt(sites / honest))
     for width in WIDTHS:
         fitting = [r for r in range(coarsest, finest + 1) if math.ldexp(largest, r) < 2 ** (width - 1)]
         if fitting:

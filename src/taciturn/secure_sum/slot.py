@@ -176,11 +176,11 @@ class SlotRules:
         receipt = self.signer.sign(receipt_statement(self.study, context, self.site))
         reply = MaskedUpload(self.site, question.epoch, question.slot, packed, receipt).to_bytes()
         charged = [count + (subject == question.subject) for subject, count in enumerate(state.charged)]
-        began = self.struck_out(replace(state, newest=question.slot, charged=(charged[0], charged[1])))
+        began = self.without_old_slots(replace(state, newest=question.slot, charged=(charged[0], charged[1])))
         return self._step(began, question.slot, SlotRecord(context, reply), reply, charge=True)
 
     def agree(self, state: SlotState, data: bytes) -> SlotStep:
-        """Sign the set of sites that uploaded, where somebody of the roster is missing.
+        """Sign the set of sites that uploaded, if a site of the roster is missing.
 
         Parameters
         ----------
@@ -327,7 +327,7 @@ class SlotRules:
             if site not in cohort or not self.study.verify(site, statement, signature):
                 raise SumRefused(f"the signature of site {site} is not of this context and set, or not of the cohort")
         if len(signatures) < threshold:
-            raise SumRefused(f"{len(signatures)} sites have signed this set; it takes {threshold}")
+            raise SumRefused(f"this set has {len(signatures)} of the {threshold} signatures needed")
 
     def check_change(self, before: SlotRecord | None, after: SlotRecord) -> None:
         """Raise PrivacyViolation if a record would be replaced and not extended: rules 1 to 3 once more."""
@@ -339,7 +339,7 @@ class SlotRules:
         ):
             raise PrivacyViolation("a slot of the secure sum would be used twice")
 
-    def struck_out(self, state: SlotState) -> SlotState:
+    def without_old_slots(self, state: SlotState) -> SlotState:
         """Return the state without shares and records of older slots, and without own secrets up to the newest one.
 
         After an upload nobody needs the site's own secrets again: the same question gets the bytes in the record.

@@ -2,9 +2,9 @@
 
 server → site   SumQuestion      model, roster and slot of a round
 site → server   MaskedUpload     masked numbers, and a receipt for this context
-server → site   AliveRequest     who uploaded, with all receipts; only if somebody is missing
+server → site   AliveRequest     who uploaded, with all receipts; only if a site is missing
 site → server   AliveSignature   this site agrees to this set, and to no other in this slot
-server → site   ShareRequest     the set to open, with the signatures if somebody is missing
+server → site   ShareRequest     the set to open, with the signatures if a site is missing
 site → server   RevealedShares   for each site of the roster one share: of its self secret or of its pair secret
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from taciturn.secure_sum.parameters import GRADIENT, SUBJECTS
 from taciturn.secure_sum.shamir import ELEMENT_BYTES
 from taciturn.secure_sum.sum_context import DIGEST_BYTES, SIGNATURE_BYTES, SumStudy, numbers
-from taciturn.secure_sum.sum_wire import SumMessage, is_increasing
+from taciturn.secure_sum.sum_wire import SumMessage, by_site, is_increasing
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,4 @@ def alive_statement(study: SumStudy, context: bytes, alive: tuple[int, ...], sit
 
 def signatures_of(sites: tuple[int, ...], signatures: bytes) -> dict[int, bytes]:
     """Return the signature of each site."""
-    return {
-        site: signatures[SIGNATURE_BYTES * place : SIGNATURE_BYTES * (place + 1)] for place, site in enumerate(sites)
-    }
+    return by_site(sites, signatures, SIGNATURE_BYTES)

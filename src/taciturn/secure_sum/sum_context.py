@@ -9,15 +9,19 @@ import hashlib
 import struct
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass
-from functools import cached_property
-from typing import Protocol
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Protocol
 
 from taciturn.errors import InputError
 from taciturn.secure_sum.parameters import GRADIENT, SumParameters
 
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.hpke import Suite
+
 PROTOCOL = b"taciturn secure sum 1 x25519 hkdf-sha256 chacha20 ed25519"  # the version and the suite
 DIGEST_BYTES = 32
 SIGNATURE_BYTES = 64
+HPKE_BYTES = 48  # that encryption adds: an encapsulated key of 32 bytes and a tag of 16
 
 
 class Signer(Protocol):
@@ -36,6 +40,14 @@ class Verifier(Protocol):
 
     def verify(self, message: bytes, signature: bytes) -> bool:
         """Return whether this site signed a message."""
+
+
+@cache
+def hpke_suite() -> Suite:
+    """Return HPKE (RFC 9180) in its base mode, which authenticates no sender: senders sign."""
+    from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite  # slow to import
+
+    return Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
 
 
 def framed(*parts: bytes) -> bytes:

@@ -8,15 +8,16 @@ written again and compared, so no second spelling of a message is accepted.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate, pairwise
-from typing import Any, ClassVar, Self, get_type_hints
+from typing import Any, ClassVar, NamedTuple, Self, get_type_hints
 
 from taciturn.errors import InputError
 from taciturn.secure_sum.parameters import SITES_LIMIT
 
-MAGIC = b"TACITURN\x01"  # as in the federation's messages
+MAGIC = b"TACITURN\x01"  # of the federation's messages too
 HEADER_LIMIT = 1 << 16  # bytes
 NUMBER_LIMIT = 2**31
 BODY_LIMIT = 1 << 31
@@ -28,6 +29,50 @@ class SumRefused(InputError):
 
 class SumMalformed(SumRefused):
     """Bytes that are not a valid message of a secure sum."""
+
+
+class MessageParts(NamedTuple):
+    """A message in its parts."""
+
+    kind: str
+    header: dict[str, Any]  # without the kind
+    body: bytes
+
+
+def pack_frame(header: Mapping[str, object], *parts: bytes) -> bytes:
+    """Return a message as bytes: a magic number, the length of the header, the header as canonical JSON, raw bytes."""
+    text = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
+    return MAGIC + len(text).to_bytes(4, "big") + text + b"".join(parts)
+
+
+def split_frame(data: Any, limit: int, malformed: type[InputError]) -> MessageParts:
+    """Return the parts of a message in bytes from an untrusted source.
+
+    Parameters
+    ----------
+    data : bytes
+        The message.
+    limit : int
+        Maximum length in bytes.
+    malformed : type
+        The error that is raised if the bytes are too long or have no header with a kind.
+    """
+    if not isinstance(data, bytes) or not data.startswith(MAGIC):
+        raise malformed("these bytes are not a Taciturn message")
+    if len(data) > limit:
+        raise malformed(f"a message has {len(data)} bytes; the limit is {limit}")
+    start = len(MAGIC) + 4
+    size = int.from_bytes(data[len(MAGIC) : start], "big")
+    if size > HEADER_LIMIT or start + size > len(data):
+        raise malformed("the header of a message is truncated or too long")
+    try:
+        header = json.loads(data[start : start + size])
+        kind = header.pop("kind")
+        if not isinstance(kind, str):
+            raise TypeError(f"its kind is {kind!r:.40}")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise malformed("the header of a message cannot be read") from error
+    return MessageParts(kind, header, data[start + size :])
 
 
 @dataclass(frozen=True)
@@ -60,8 +105,7 @@ class SumMessage:
             else:
                 header[name] = value
         header["parts"] = [len(part) for part in parts]
-        text = json.dumps(header, separators=(",", ":"), sort_keys=True).encode()
-        return MAGIC + len(text).to_bytes(4, "big") + text + b"".join(parts)
+        return pack_frame(header, *parts)
 
     @classmethod
     def from_bytes(cls, data: bytes, limit: int = BODY_LIMIT) -> Self:
@@ -79,7 +123,9 @@ class SumMessage:
         SumMalformed
             If the bytes are too long, of another kind, or not in the only valid form.
         """
-        header, body = _split(data, limit, cls.KIND)
+        kind, header, body = split_frame(data, limit, SumMalformed)
+        if kind != cls.KIND:
+            raise SumMalformed(f"a message is not of the kind {cls.KIND}")
         hints = _fields(cls)
         raw = [name for name, hint in hints.items() if hint not in (int, tuple[int, ...])]
         parts = header.pop("parts", None)
@@ -112,6 +158,17 @@ def is_increasing(sites: tuple[int, ...]) -> bool:
     return inside and all(one < other for one, other in pairwise(sites))
 
 
+def by_site(sites: tuple[int, ...], data: bytes, size: int) -> dict[int, bytes]:
+    """Return the part of `size` bytes of each site, in data that holds them one after another.
+
+    Examples
+    --------
+    >>> by_site((2, 5), b"aabb", 2)
+    {2: b'aa', 5: b'bb'}
+    """
+    return {site: data[size * index : size * (index + 1)] for index, site in enumerate(sites)}
+
+
 def sites_shown(sites: tuple[int, ...]) -> str:
     """Return site numbers for an error message.
 
@@ -122,26 +179,6 @@ def sites_shown(sites: tuple[int, ...]) -> str:
     """
     names = ", ".join(map(str, sites[:20])) + (", ..." if len(sites) > 20 else "")
     return f"site {names}" if len(sites) == 1 else f"sites {names}"
-
-
-def _split(data: Any, limit: int, kind: str) -> tuple[dict[str, Any], bytes]:
-    """Return the header without its kind, and the raw bytes."""
-    if not isinstance(data, bytes) or not data.startswith(MAGIC):
-        raise SumMalformed("these bytes are not a Taciturn message")
-    if len(data) > limit:
-        raise SumMalformed(f"a message has {len(data)} bytes; the limit is {limit}")
-    start = len(MAGIC) + 4
-    size = int.from_bytes(data[len(MAGIC) : start], "big")
-    if size > HEADER_LIMIT or start + size > len(data):
-        raise SumMalformed("the header of a message is truncated or too long")
-    try:
-        header = json.loads(data[start : start + size])
-        found = header.pop("kind")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise SumMalformed("the header of a message cannot be read") from error
-    if found != kind:
-        raise SumMalformed(f"a message is not of the kind {kind}")
-    return header, data[start + size :]
 
 
 def _plain(value: Any, hint: Any) -> int | tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Data frames and schema objects among the keywords of Python: settings get a name instead, which the data layer knows.
+"""Data frames and schema objects among Python keywords: settings hold a name for each, which the data layer resolves.
 
 Nothing after this sees a frame as the value of a setting, so none can be printed or written.
 """
@@ -38,7 +38,7 @@ def frames_named(settings: Mapping[str, object], default_schema: Callable[[], st
     Raises
     ------
     InputError
-        If the schema is not complete, a frame does not fit it, or a value is no frame at all.
+        If the schema is not complete, a frame does not fit it, or a value is not a frame.
     """
     named, tables, schemas = dict(settings), dict[str, TableFiles](), dict[str, str]()
     given = named.get("schema", "")

@@ -63,8 +63,8 @@ class Settings:
     """All settings of a run.
 
     Create one with `resolve` or `resolve_given`, which parse values, add the defaults of the mode and of the data set,
-    and refuse invalid combinations. Every field's metadata holds its `rule`, its `group` and its `help`, which is its
-    description below.
+    and refuse invalid combinations. The metadata of each field holds its `rule`, its `group`, and its description
+    below as `help`.
 
     Parameters
     ----------
@@ -176,17 +176,17 @@ class Settings:
         certified: who is trusted: agents (each adds its own noise), secure-sum (the server sees only sums) or
         server
     colluders : int
-        secure-sum: number of agents that may collude with the server; the others' noise is sufficient
+        secure-sum: number of agents that may collude with the server; the noise of the others suffices
     missing : int
-        secure-sum: number of agents that may be missing from a sum; the noise of those left is sufficient
+        secure-sum: number of agents that may be missing from a sum; the noise of those left suffices
     reserve : int
-        secure-sum: uploads beyond the rounds that the budget pays for, in place of those that are lost
+        secure-sum: extra uploads, beyond the rounds, that the budget pays for; they replace those whose sum is lost
     evaluations : int
-        certified: how many times the model is evaluated on held-out records (test-share) with noise, evenly
-        over the rounds, the last time after the last round; 0: never
+        certified: number of evaluations with noise on held-out records (test-share), evenly spaced over the
+        rounds, the last one after the last round
     evaluation_epsilon : float | str
-        certified: budget of a held-out record for all evaluations; auto: total-epsilon, which it shares with no
-        training; with replace-one, whose costs add up, a quarter of it
+        certified: budget of all evaluations together; auto: total-epsilon, because held-out records are never
+        trained on; with replace-one, where both costs add up, a quarter of it
     total_records : int | str
         certified: public total number of records, used to normalise; auto: that of a published data set
     records_max : int | Mapping[str, int] | str
@@ -201,7 +201,7 @@ class Settings:
         public bound on a record's norm, for methods that scale records instead of clipping; auto: a quarter of
         the largest norm that the bounds allow
     seeds : int
-        number of noise seeds, trained together, if noise is seeded
+        number of noise seeds, trained together; only for seeded noise
     precision : str
         float64 (reference) or float32
     backend : str
@@ -215,12 +215,12 @@ class Settings:
     server : str
         what the server keeps: full (every agent's z and dual) or sums; auto: sums, because every agent answers
     simulate : str
-        certified, seeded noise: agents (every agent's upload) or sums (one pass over all records and one draw of
-        the summed noise per round, which is faster with many agents; no single upload exists)
+        certified, seeded noise: agents (computes every agent's upload) or sums (one pass over all records and one
+        draw of the summed noise per round; faster with many agents, but there are no single uploads)
     averages : bool
         write the theorems' averages of w and z to averages.npz
     evaluate_every : int | str
-        rounds between two evaluations; auto: all rounds up to 199, about a hundred of more
+        rounds between two evaluations; auto: rounds / 100, rounded down, but at least 1
     checkpoint_seconds : float
         seconds between two checkpoints
     name : str

@@ -1,4 +1,4 @@
-"""Scikit-learn estimators: linear models of several parties' records within a total privacy budget."""
+"""Scikit-learn estimators: additive and linear models of several parties' records within a total privacy budget."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def is_frame(X: Any) -> bool:
         return False
     found = list(names)
     if any(isinstance(name, tuple) for name in found):
-        raise InputError("X has several levels of column names: give every column one name, a text")
+        raise InputError("X has several levels of column names: give every column one name, a string")
     for place, name in enumerate(found):
         if name in found[:place]:
             raise InputError(f"columns {found.index(name) + 1} and {place + 1} of X have the same name")
@@ -105,7 +105,7 @@ def cell_text(value: Any) -> str | None:
 
 
 def refuse_missing(table: Table, kinds: Mapping[str, str], declared: Container[str]) -> None:
-    """Raise InputError if a column of numbers has a cell that is none; only a schema says what replaces it.
+    """Raise InputError if a numeric column has a cell that is not a number; only a schema says what replaces it.
 
     Only declared names are shown: those of a file without a header are its first record.
     """
@@ -113,15 +113,15 @@ def refuse_missing(table: Table, kinds: Mapping[str, str], declared: Container[s
         if kind == NUMBERS and not np.isfinite(table.column(name).numbers()).all():
             which = f"'{name}'" if name in declared else place
             raise InputError(
-                f"column {which} of X has a missing or infinite value, or a text: fill it with a number of your "
-                "choice, or declare by schema what replaces it"
+                f"column {which} of X has a missing or infinite value, or text: fill it with a number of your "
+                "choice, or give a schema that declares what replaces it"
             )
 
 
 def refuse_unreadable(what: str, given: Any, dimensions: int) -> None:
     """Raise InputError where an argument of `fit` is of such a kind that scikit-learn's refusal would show cells.
 
-    Those are texts in place of numbers, complex numbers and another number of dimensions. Our error is raised after
+    Those are text in place of numbers, complex numbers, and a wrong number of dimensions. Our error is raised after
     theirs was dropped, so that no traceback has it as its cause.
     """
     if given is None or hasattr(given, "toarray"):
@@ -137,7 +137,7 @@ def refuse_unreadable(what: str, given: Any, dimensions: int) -> None:
             f"{what} has the shape {numbers.shape}: it must have {dimensions} dimensions. Reshape your data"
         )
     if numbers.dtype.kind in "OUS" and not _converts(numbers):
-        raise InputError(f"{what} has texts that are not numbers: convert them, or give a data frame")
+        raise InputError(f"{what} has text that is not a number: convert it, or give a data frame")
 
 
 def _converts(cells: NDArray[Any]) -> bool:
@@ -222,7 +222,7 @@ def _column(name: str, values: Any, numbers: bool) -> Column:
         return Column(factorize(cells if plain else map(cell_text, cells)))
     except Exception:
         pass
-    raise InputError(f"column '{name}' of X cannot be read: convert its values to numbers or texts")
+    raise InputError(f"column '{name}' of X cannot be read: convert its values to numbers or strings")
 
 
 def _is_number(dtype: Any) -> bool:

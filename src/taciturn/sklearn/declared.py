@@ -86,7 +86,7 @@ def numeric_rules(bounds: NDArray[np.float64], names: Sequence[str], symmetric: 
 
 
 def declared_categories(given: Any) -> dict[str, Categorical]:
-    """Return the declared columns of texts by name.
+    """Return the declared text columns by name.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def declared_categories(given: Any) -> dict[str, Categorical]:
     Raises
     ------
     InputError
-        If it is no mapping, or a column's values are not valid names.
+        If it is not a mapping, or a column's values are not valid names.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def declared_categories(given: Any) -> dict[str, Categorical]:
 def categorical_rules(
     kinds: Mapping[str, str], declared: Mapping[str, Categorical], observed: Table | None, budget: float
 ) -> dict[str, Categorical]:
-    """Return the columns that hold texts: as declared, of two values, or as observed where there is no privacy.
+    """Return the text columns: as declared, of two values, or as observed where there is no privacy.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def _observed_categories(table: Table, name: str) -> Categorical:
     """Return the values that occur in a column, sorted; only for training without privacy."""
     found = tuple(sorted(text for text in table.column(name).factorized.names if text is not None))
     if not found:
-        raise InputError("a column of texts of X has no value: leave it out, or declare its categories")
+        raise InputError("a text column of X has no values: leave it out, or declare its categories")
     return Categorical(name, found)
 
 
@@ -224,7 +224,7 @@ def class_numbers(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
     numbers = {label: number for number, label in enumerate(classes)}
     labels, inverse = np.unique(y, return_inverse=True)
     if any(label not in numbers for label in labels):
-        raise InputError(f"y has a label that is no class: the classes are {', '.join(map(str, classes))}")
+        raise InputError(f"y has a label that is not among the classes: {', '.join(map(str, classes))}")
     return np.array([numbers[label] for label in labels], dtype=np.intp)[inverse]
 
 
@@ -241,7 +241,7 @@ def declared_class_weights(given: Any, classes: NDArray[Any]) -> tuple[float, ..
     Raises
     ------
     InputError
-        If it is no mapping, there is no such class, or a weight is not a positive number.
+        If it is not a mapping, there is no such class, or a weight is not a positive number.
 
     Examples
     --------
@@ -270,7 +270,7 @@ def weight_limit(given: Any, largest: float | None, budget: float) -> float:
     given : float or None
         What was declared.
     largest : float or None
-        The largest weight of the records, which is used where there is no privacy; None: there is.
+        The largest weight of the records, to be used without privacy; None with privacy.
     budget : float
         For the error message.
 
@@ -295,7 +295,7 @@ def _in_order(given: Mapping[str, object], names: Sequence[str] | None) -> list[
             raise InputError(f"bounds: {unknown_column(name, names, 'X')}")
     if missing := len(set(names) - set(given)):
         raise InputError(
-            f"bounds lacks {missing} of the {len(names)} columns of numbers of X: give (low, high) for every one"
+            f"bounds lacks {missing} of the {len(names)} numeric columns of X: give (low, high) for each of them"
         )
     return [given[name] for name in names]
 

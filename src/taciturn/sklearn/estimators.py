@@ -46,12 +46,12 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
     delta : float, default=1e-6
         The delta of the guarantee.
     bounds : pair, sequence of pairs, or dict, default=None
-        What is known about the features without looking at the records: (low, high) of all columns of numbers, a pair
-        for each in order, or a pair for each by name for a data frame. Values outside are clipped, in `fit` and in
+        What is known about the features without looking at the records: (low, high) of all numeric columns, a pair for
+        each in order, or a pair for each by name for a data frame. Values outside are clipped, in `fit` and in
         `predict`. None only if `total_epsilon` is infinite or a schema is given.
     categories : dict, default=None
-        The values that can occur in each column of texts of a data frame, by its name; any other value counts as
-        missing. Columns of true and false need none. With an infinite `total_epsilon`, columns that are left out have
+        The values that can occur in each text column of a data frame, by its name; any other value counts as
+        missing. Boolean columns need none. With an infinite `total_epsilon`, columns that are left out have
         the values that occur.
     schema : Schema or path, default=None
         The schema of the data frame, as for `taciturn run`, in place of bounds, categories, classes and label_bounds.
@@ -63,7 +63,7 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
         A round number of records that the parties agree to publish; no party may have more. None only if
         `total_epsilon` is infinite.
     features : str, default="bins"
-        The public feature map. "bins": every column of numbers becomes piecewise-linear features, so that the model is
+        The public feature map. "bins": every numeric column becomes piecewise-linear features, so that the model is
         a curve for each column; "none": a linear model, with `coef_`.
     loss : {"softmax", "hinge", "squared"}, default="softmax"
         The loss; only softmax has a model of probabilities.
@@ -103,7 +103,7 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
     ----------
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         With `features="none"`: coefficients in the units of the features; with two classes, those of the second. A
-        column of texts has one for each category (`schema_.features` names them).
+        text column has one for each category (`schema_.features` names them).
     intercept_ : ndarray of shape (1,) or (n_classes,)
         Constants, with `features="none"`.
     classes_ : ndarray of shape (n_classes,)
@@ -113,7 +113,7 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
     ledger_ : dict
         The privacy events of the fit and their totals.
     bounds_ : ndarray of shape (n_numbers, 2) or None
-        The declared bounds of the columns of numbers.
+        The declared bounds of the numeric columns.
     schema_ : Schema
         The rules by which the columns are encoded.
     n_iter_ : int
@@ -367,10 +367,10 @@ class TaciturnClassifier(ClassifierMixin, LinearModel):  # type: ignore[misc]
 
 
 class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
-    """Linear least squares on several parties' records within a total privacy budget.
+    """Additive or linear least squares on several parties' records within a total privacy budget.
 
-    Every fit trains by federated ADMM or gradient descent with noise that makes the model differentially private for
-    each record, or for each unit that `groups` names.
+    Every fit trains with noise that makes the model differentially private for each record, or for each unit that
+    `groups` names.
 
     Parameters
     ----------
@@ -379,12 +379,12 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
     delta : float, default=1e-6
         The delta of the guarantee.
     bounds : pair, sequence of pairs, or dict, default=None
-        What is known about the features without looking at the records: (low, high) of all columns of numbers, a pair
-        for each in order, or a pair for each by name for a data frame. Values outside are clipped, in `fit` and in
+        What is known about the features without looking at the records: (low, high) of all numeric columns, a pair for
+        each in order, or a pair for each by name for a data frame. Values outside are clipped, in `fit` and in
         `predict`. None only if `total_epsilon` is infinite or a schema is given.
     categories : dict, default=None
-        The values that can occur in each column of texts of a data frame, by its name; any other value counts as
-        missing. Columns of true and false need none. With an infinite `total_epsilon`, columns that are left out have
+        The values that can occur in each text column of a data frame, by its name; any other value counts as
+        missing. Boolean columns need none. With an infinite `total_epsilon`, columns that are left out have
         the values that occur.
     schema : Schema or path, default=None
         The schema of the data frame, as for `taciturn run`, in place of bounds, categories, classes and label_bounds.
@@ -396,7 +396,7 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
         A round number of records that the parties agree to publish; no party may have more. None only if
         `total_epsilon` is infinite.
     features : str, default="bins"
-        The public feature map. "bins": every column of numbers becomes piecewise-linear features, so that the model is
+        The public feature map. "bins": every numeric column becomes piecewise-linear features, so that the model is
         a curve for each column; "none": a linear model, with `coef_`.
     penalty : {"l2", "l1"}, default="l2"
         The regulariser: the sum of squares, or of absolute values, of the coefficients of features scaled to [-1, 1]
@@ -427,7 +427,7 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,)
-        With `features="none"`: coefficients in the units of the features and the label; a column of texts has one for
+        With `features="none"`: coefficients in the units of the features and the label; a text column has one for
         each category (`schema_.features` names them).
     intercept_ : float
         Constant in the unit of the label, with `features="none"`.
@@ -436,7 +436,7 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
     ledger_ : dict
         The privacy events of the fit and their totals.
     bounds_ : ndarray of shape (n_numbers, 2) or None
-        The declared bounds of the columns of numbers.
+        The declared bounds of the numeric columns.
     schema_ : Schema
         The rules by which the columns are encoded.
     n_iter_ : int
@@ -448,7 +448,7 @@ class TaciturnRegressor(RegressorMixin, LinearModel):  # type: ignore[misc]
 
     See Also
     --------
-    TaciturnClassifier : Linear classification within a privacy budget.
+    TaciturnClassifier : Additive or linear classification within a privacy budget.
 
     Examples
     --------

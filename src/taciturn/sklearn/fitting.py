@@ -186,7 +186,7 @@ def train(data: FitData) -> tuple[TrainedModel, BudgetState | None]:
     try:
         reservation.start()
         trained = _train_in_memory(study)
-        reservation.budget.settle(reservation.name, trained.ledger.cost())
+        reservation.budget.settle(reservation.name, trained.ledger.cost)
         return trained, reservation.budget.state()
     finally:
         reservation.release()

@@ -92,18 +92,18 @@ class Records(NamedTuple):
 
     @property
     def numeric(self) -> tuple[str, ...]:
-        """The columns of numbers."""
+        """The numeric columns."""
         return tuple(name for name, kind in self.kinds.items() if kind == NUMBERS)
 
     @property
     def numbers(self) -> NDArray[np.float64]:
-        """The columns of numbers, [n, J]."""
+        """The numeric columns, [n, J]."""
         columns = [self.table.column(name).numbers() for name in self.numeric]
         return np.column_stack(columns) if columns else np.empty((self.table.rows, 0))
 
 
 class LinearModel(BaseEstimator):  # type: ignore[misc]
-    """Base class of the estimators: a linear model trained among parties."""
+    """Base class of the estimators: a model, linear in its features, that is trained across parties."""
 
     _cloned = False
     _system_noise = False  # whether it is a clone of an estimator whose noise comes from the operating system
@@ -124,7 +124,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         return given_schema(self.schema, others)
 
     def _owners(self, X: Any, agents: Any, groups: Any, schema: Schema | None) -> RowOwnership:
-        """Return whose rows they are: as given, or by the columns that the schema names."""
+        """Return the party and the unit of each row: as given, or from the columns that the schema names."""
         most = self.max_records
         if schema is not None and schema.agent is not None:
             _named_column(X, schema.agent, "agents", agents)
@@ -217,7 +217,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
         self._warn_about_total(history)
         trained, account = train(data)
         self._warn_about_left_out(data)
-        history.costs.append(trained.ledger.cost())
+        history.costs.append(trained.ledger.cost)
         history.units.append(data.facts.unit)
         if self._private and settings.noise == "seeded":
             history.seeds.append((settings.seed, settings.algorithm, settings.total_epsilon))
@@ -360,7 +360,7 @@ class LinearModel(BaseEstimator):  # type: ignore[misc]
             x = _dense(validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False))
             return array_table(x, tuple(rule.name for rule in self.schema_.columns))
         if not is_frame(X):
-            raise InputError("the model was fitted with a data frame, some of whose columns are texts: give one")
+            raise InputError("the model was fitted with a data frame that has text columns: give a data frame")
         table = self._frame(X, schema_kinds(self.schema_), reset=False)
         if not table.rows:
             raise InputError("X has no rows: there must be at least one")
@@ -395,7 +395,7 @@ def _named_column(X: Any, name: str, argument: str, given: Any) -> Any:
 
 
 def _owned(X: Any, y: Any, sample_weight: Any, schema: Schema) -> tuple[Any, Any, Any]:
-    """Return the rows whose agent and unit the columns name that the schema gives for them."""
+    """Return the rows whose agent and unit are named in the schema's columns for them."""
     columns = [(schema.agent, schema.agents)] if schema.agent else []
     columns += [(schema.unit.column, ())] if schema.unit else []
     kept = np.ones(len(X), np.bool_)

@@ -186,7 +186,7 @@ def settle(ledger: str, folder: RunFolder) -> None:
     own, head = folder.read_ledger(), folder.chain.hashes()[-1]
     budget, reservation = BudgetLedger.open(Path(ledger)), folder.read_start().reservation or ""
     if not budget.is_settled_by(reservation, head):
-        budget.settle(reservation, own.cost(), head, own.held_out_cost())
+        budget.settle(reservation, own.cost, head, own.held_out_cost)
         logger.info("settled in %s", budget.path)
 
 
@@ -199,7 +199,7 @@ def settle_violated(ledger: str, folder: RunFolder) -> None:
     own = folder.read_ledger() if ledger else None
     if own is not None and own.violation:
         budget, reservation = BudgetLedger.open(Path(ledger)), folder.read_start().reservation or ""
-        budget.record_violation(reservation, own.cost(), folder.chain.hashes()[-1], own.held_out_cost())
+        budget.record_violation(reservation, own.cost, folder.chain.hashes()[-1], own.held_out_cost)
 
 
 def sign(folder: RunFolder) -> None:

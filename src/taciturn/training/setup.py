@@ -22,7 +22,7 @@ from taciturn.planning.paper_mode import prepare_paper
 from taciturn.planning.plan import StudyPlan, load_data, plan_study, reservation_cost, study_split
 from taciturn.planning.study import Study, with_absolute_paths
 from taciturn.privacy.budget import BudgetLedger, ReservationLock
-from taciturn.privacy.trust import SECURE_SUM
+from taciturn.privacy.trust import SECURE_SUM, Caveat
 from taciturn.runs.folder import PARTITION_KEY, RunFolder
 from taciturn.runs.records import (
     DataDescription,
@@ -272,15 +272,15 @@ def _private(dataset: Dataset) -> dict[str, object]:
 def study_header(study: Study) -> StudyHeader:
     """Return the first line of the ledger: the settings and facts that give its events their meaning."""
     s, facts = study.settings, study.facts
-    doubts = ["drafted"] if s.schema and is_draft(s.schema) else []
-    doubts += BudgetLedger.open(Path(s.ledger)).caveats() if s.ledger else []
+    caveats = [Caveat.DRAFTED] if s.schema and is_draft(s.schema) else []
+    caveats += BudgetLedger.open(Path(s.ledger)).caveats() if s.ledger else []
     header = StudyHeader(
         taciturn=VERSION,
         mode=s.mode,
         noise=s.noise,
         delta=s.delta,
         plugins=plugin_digests(s.plugins) if s.plugins else None,
-        doubts=tuple(doubts) or None,
+        doubts=tuple(caveats) or None,
         methods={name: _method_facts(ALGORITHMS[name]) for name in (part.batch.algorithm for part in study.parts)},
         source=_source_facts(s.data, s.schema),
     )

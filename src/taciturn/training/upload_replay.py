@@ -39,22 +39,14 @@ class ReplayedUploads(NamedTuple):
 class SilentNoise:
     """A noise source that returns zeros, and samples every record."""
 
-    def laplace(self, update: int, scale: Array, like: Array) -> Array:
-        """Return zeros instead of Laplace noise."""
+    def continuous(self, update: int, mechanism: str, scale: Array, like: Array) -> Array:
+        """Return zeros instead of floating-point noise."""
         zeros: Array = namespace(like).zeros_like(like)
         return zeros
-
-    def gaussian(self, update: int, std: Array, like: Array) -> Array:
-        """Return zeros instead of Gaussian noise."""
-        return self.laplace(update, std, like)
 
     def integers(self, update: int, mechanism: str, scale: Array, like: Array) -> NDArray[np.int64]:
         """Return zeros instead of integer noise."""
         return np.zeros(like.shape, np.int64)
-
-    def l2_laplace(self, update: int, scale: Array, like: Array) -> Array:
-        """Return zeros instead of L2-Laplace noise."""
-        return self.laplace(update, scale, like)
 
     def poisson_sample(self, update: int, rate: float, records: int, like: Array) -> NDArray[np.bool_]:
         """Return a sample that contains every record."""

@@ -39,7 +39,7 @@ def test_noise_can_make_the_dual_as_long_as_one_likes() -> None:
 def test_the_noise_of_an_update_has_epsilon_squared_below_it_as_the_statement_says() -> None:
     """Theorem 2 has 2 J K U_3^2 / epsilon^2, the last line of its proof only epsilon: at 0.1 that is ten times less."""
     epsilon, sensitivity, like = 0.1, 0.3, np.zeros((400, 1, 50))
-    xi = SeededNoise((1,), 0, 1).laplace(0, np.array([sensitivity / epsilon]), like)
+    xi = SeededNoise((1,), 0, 1).continuous(0, "laplace", np.array([sensitivity / epsilon]), like)
     energy = float((xi**2).sum())
     assert energy == pytest.approx(2 * like.size * (sensitivity / epsilon) ** 2, rel=0.1)
     assert energy > 5.0 * 2 * like.size * sensitivity**2 / epsilon

@@ -24,7 +24,7 @@ function show(page) {
   document.title = `Taciturn · ${page.title}`;
   setText(byId("title"), page.title);
   setText(byId("state"), page.state);
-  byId("state").className = page.good ? "promise good" : "promise";
+  byId("state").className = page.ok ? "promise good" : "promise";
   facts(page.facts);
   meter(page.meter);
   setText(byId("note"), page.note);
@@ -40,7 +40,7 @@ const kind = (heading) => (heading === "bytes" || heading === "round" ? "number"
 
 function line(row, headings) {
   const cells = row.cells.map((cell, i) => element("td", { class: kind(headings[i]), title: kind(headings[i]) === "hash" ? cell : null }, cell));
-  return element("tr", { class: row.good ? "" : "wrong" }, ...cells);
+  return element("tr", { class: row.ok ? "" : "wrong" }, ...cells);
 }
 
 function facts(found) {

@@ -7,34 +7,55 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from taciturn.core.registry import Registry
-from taciturn.privacy.events import DISCRETE_LAPLACE, L2_LAPLACE, OBJECTIVE_L2_LAPLACE, Event, Noise, Objective
+from taciturn.privacy.events import (
+    DISCRETE_LAPLACE,
+    L2_LAPLACE,
+    OBJECTIVE_L2_LAPLACE,
+    Event,
+    Noise,
+    Objective,
+    exposure,
+)
 
 Counts: TypeAlias = Mapping[Event, int]
 """How often each event happened."""
 
 Accountant: TypeAlias = Callable[[Counts, float], float | None]
-"""(events, delta) -> epsilon, or None if the accountant cannot handle one of the events."""
+"""(events, delta) -> epsilon: how often each event happened, the delta of (epsilon, delta), and the epsilon that the
+accountant proves; None if it cannot handle one of the events, or is known not to be the tightest."""
 
-ACCOUNTANTS: Registry[Accountant] = Registry("accountant", __name__)
 LAPLACES = ("laplace", DISCRETE_LAPLACE)
 
 
-@ACCOUNTANTS.register("pure")
+class AccountantSpec(NamedTuple):
+    """An accountant with what a report says of it and how calibration uses it.
+
+    Parameters
+    ----------
+    bound : callable
+        The accountant.
+    description : str
+        What proves the bound, for reports.
+    rank : int, default 99
+        Calibration asks accountants in this order; slow ones come last and are asked only if they can win.
+    tolerance : float, default 1e-6
+        The relative error of a calibrated scale; slow accountants are searched less finely.
+    """
+
+    bound: Accountant
+    description: str
+    rank: int = 99
+    tolerance: float = 1e-6
+
+
+ACCOUNTANTS: Registry[AccountantSpec] = Registry("accountant", __name__)
+NO_ACCOUNTANT = "none"
+
+
 def pure(counts: Counts, delta: float) -> float | None:
     """Return the sum of the pure epsilons of all events, or None if one has none.
 
     The bound holds at delta = 0, so at every delta.
-
-    Parameters
-    ----------
-    counts : mapping of Event to int
-        How often each event happened.
-    delta : float
-        Unused.
-
-    Returns
-    -------
-    float or None
 
     Examples
     --------
@@ -42,6 +63,11 @@ def pure(counts: Counts, delta: float) -> float | None:
     2.0
     """
     return additive_cost(counts, pure_epsilon)
+
+
+ACCOUNTANTS.register("pure")(
+    AccountantSpec(pure, "pure composition: the epsilons of the releases added up (delta is 0)", rank=2)
+)
 
 
 def additive_cost(counts: Counts, cost: Callable[[Event], float | None]) -> float | None:
@@ -60,22 +86,21 @@ def pure_epsilon(event: Event) -> float | None:
     (0.25, None)
     """
     if isinstance(event, Objective) and event.mechanism == OBJECTIVE_L2_LAPLACE:
-        return event.l2 / event.scale + event.determinant
+        return exposure(event) + event.determinant
     if isinstance(event, Noise) and event.mechanism == L2_LAPLACE:
-        return event.l2 / event.scale
+        return exposure(event)
     if isinstance(event, Noise) and event.mechanism in LAPLACES:
         return event.l1 / event.scale
     return None
 
 
-EXPLAINED = {
-    "pure": "pure composition: the epsilons of the releases added up (delta is 0)",
-    "gdp": "Gaussian composition (closed form of Balle and Wang 2018)",
-    "zcdp": "zero-concentrated DP (Bun and Steinke 2016) through dp-accounting's Renyi accountant",
-    "rdp": "Renyi DP at many orders, of what docs/explanation/objective-perturbation.md proves for each release",
-    "pld": "privacy loss distributions (dp-accounting)",
-    "none": "no accountant gives a finite bound",
-}
+def describe_accountant(name: str) -> str:
+    """Return what proves the bounds of an accountant, or that there is none.
+
+    >>> describe_accountant("none")
+    'no accountant gives a finite bound'
+    """
+    return "no accountant gives a finite bound" if name == NO_ACCOUNTANT else ACCOUNTANTS[name].description
 
 
 class EpsilonBound(NamedTuple):
@@ -86,7 +111,7 @@ class EpsilonBound(NamedTuple):
     epsilon : float
         The bound.
     accountant : str
-        A key of `EXPLAINED`.
+        A key of `ACCOUNTANTS`, or "none".
     """
 
     epsilon: float
@@ -116,7 +141,6 @@ def tightest(counts: Counts, delta: float) -> EpsilonBound:
     counts = {event: count for event, count in counts.items() if count}
     if not counts:
         return EpsilonBound(0.0, "pure")
-    bounds = [
-        EpsilonBound(epsilon, name) for name in ACCOUNTANTS if (epsilon := ACCOUNTANTS[name](counts, delta)) is not None
-    ]
-    return min(bounds, default=EpsilonBound(math.inf, "none"))
+    bounds = ((ACCOUNTANTS[name].bound(counts, delta), name) for name in ACCOUNTANTS)
+    proven = (EpsilonBound(epsilon, name) for epsilon, name in bounds if epsilon is not None)
+    return min(proven, default=EpsilonBound(math.inf, NO_ACCOUNTANT))

@@ -13,13 +13,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from taciturn.privacy.accountants import ACCOUNTANTS, LAPLACES, Counts, additive_cost, pure_epsilon
-from taciturn.privacy.events import Discrete, Event, Hidden, Noise
+from taciturn.privacy.accountants import ACCOUNTANTS, LAPLACES, AccountantSpec, Counts, additive_cost, pure_epsilon
+from taciturn.privacy.events import Discrete, Event, Hidden, Noise, exposure
 from taciturn.privacy.sensitivity import hidden_factor
 
-REACH = 12.0  # B: larger noise, in units of sigma, is counted in delta
+TAIL = 12.0  # B: larger noise, in units of sigma, is counted in delta
 FINEST = 0.25  # the smallest sigma of a discrete Gaussian for which the bound on its normaliser holds
-SOLVED = 1e-11  # more than rounding in the formula of delta can take away from an epsilon
+EPSILON_ROUNDING = 1e-11  # more than rounding in the formula of delta can take away from an epsilon
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Slack:
 NO_SLACK = Slack()
 
 
-def slack_of(event: Event, reach: float = REACH) -> Slack:
+def slack_of(event: Event, reach: float = TAIL) -> Slack:
     """Return the slack of one event; 0 unless it is discrete Gaussian noise.
 
     With n coordinates and m = Delta_2 / sigma: K+ = n / (24 sigma^2), K- = n ((B + m)^2 / (24 sigma^2)
@@ -71,23 +71,13 @@ def slack_of(event: Event, reach: float = REACH) -> Slack:
         return Slack(math.inf, math.inf, 1.0)
     each = n / (24.0 * sigma * sigma)
     normaliser = 3.0 * n * math.exp(-2.0 * square(math.pi * sigma))
-    return Slack(
-        each, each * square(reach + event.l2 / event.scale) + normaliser, 2.0 * n * math.exp(-(reach**2) / 2.0)
-    )
+    return Slack(each, each * square(reach + exposure(event)) + normaliser, 2.0 * n * math.exp(-(reach**2) / 2.0))
 
 
-@ACCOUNTANTS.register("gdp")
 def gdp(counts: Counts, delta: float) -> float | None:
     """Return epsilon of mu-GDP with mu^2 = sum of (Delta_2 / sigma)^2.
 
     delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu).
-
-    Parameters
-    ----------
-    counts : mapping of Event to int
-        How often each event happened.
-    delta : float
-        The delta of (epsilon, delta).
 
     Returns
     -------
@@ -101,11 +91,14 @@ def gdp(counts: Counts, delta: float) -> float | None:
     """
     if not any(is_gaussian(event) for event in counts):
         return None
-    total = additive_cost(counts, gdp_worth)
+    total = additive_cost(counts, gdp_mu_squared)
     if total is None:
         return None
     slack = sum((slack_of(event) * count for event, count in counts.items()), NO_SLACK)
     return gdp_epsilon(total, slack, delta)
+
+
+ACCOUNTANTS.register("gdp")(AccountantSpec(gdp, "Gaussian composition (closed form of Balle and Wang 2018)", rank=1))
 
 
 @lru_cache(maxsize=4096)
@@ -120,7 +113,7 @@ def gdp_epsilon(mu_squared: float, slack: Slack, delta: float) -> float:
     if not (inner > 0.0 and mu_squared >= 0.0 and slack.below >= 0.0):
         return math.inf
     mu = math.sqrt(mu_squared)
-    epsilon = _epsilon(mu, inner) * (1.0 + 2.0**-50) + SOLVED if mu > 0.0 else 0.0
+    epsilon = _epsilon(mu, inner) * (1.0 + 2.0**-50) + EPSILON_ROUNDING if mu > 0.0 else 0.0
     return epsilon + slack.above + slack.below
 
 
@@ -131,11 +124,11 @@ def gdp_budget(epsilon: float, slack: Slack, delta: float) -> float:
         return 0.0
     inner = (delta - slack.outside) * math.exp(-slack.above)
     room = epsilon - slack.above - slack.below
-    found = square(_first(lambda mu: _log_delta(mu, room) > math.log(inner)))
+    mu_squared = square(_first(lambda mu: _log_delta(mu, room) > math.log(inner)))
     step = 2.0**-50
-    while gdp_epsilon(found, slack, delta) > epsilon:
-        found, step = found * (1.0 - step), 2.0 * step
-    return found
+    while gdp_epsilon(mu_squared, slack, delta) > epsilon:
+        mu_squared, step = mu_squared * (1.0 - step), 2.0 * step
+    return mu_squared
 
 
 def _epsilon(mu: float, delta: float) -> float:
@@ -173,9 +166,9 @@ def _first(reached: Callable[[float], bool]) -> float:
 def mu_squared(event: Event) -> float | None:
     """Return mu^2 of a continuous Gaussian event, None for any other."""
     if isinstance(event, Hidden):
-        return hidden_factor(event.contraction, event.updates) * square(event.l2 / event.scale)
+        return hidden_factor(event.contraction, event.updates) * square(exposure(event))
     if isinstance(event, Noise) and event.mechanism == "gaussian":
-        return square(event.l2 / event.scale)
+        return square(exposure(event))
     return None
 
 
@@ -184,17 +177,17 @@ def is_gaussian(event: Event) -> bool:
     return isinstance(event, Discrete) or mu_squared(event) is not None
 
 
-def gdp_worth(event: Event) -> float | None:
+def gdp_mu_squared(event: Event) -> float | None:
     """Return a mu^2 such that the event is mu-GDP apart from its slack, or None if none is known.
 
     An epsilon-private release is mu-GDP with Phi(-mu/2) = 1 / (1 + e^epsilon), and mu <= sqrt(pi/2) epsilon; so Laplace
     noise, coordinate by coordinate, has mu^2 <= (pi/2) (Delta_2 / b)^2.
 
-    >>> gdp_worth(Noise("gaussian", 2.0, math.inf, 1.0))
+    >>> gdp_mu_squared(Noise("gaussian", 2.0, math.inf, 1.0))
     0.25
     """
     if isinstance(event, Discrete):
-        return square(event.l2 / event.scale)
+        return square(exposure(event))
     if (exact := mu_squared(event)) is not None:
         return exact
     epsilon = pure_epsilon(event)
@@ -202,7 +195,7 @@ def gdp_worth(event: Event) -> float | None:
         return None
     by_coordinate = math.inf
     if isinstance(event, Noise) and event.mechanism in LAPLACES:
-        by_coordinate = math.pi / 2.0 * square(event.l2 / event.scale)
+        by_coordinate = math.pi / 2.0 * square(exposure(event))
     return min(by_coordinate, square(pure_mu(epsilon)))
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from taciturn.privacy.accountants import ACCOUNTANTS, Counts
+from taciturn.privacy.accountants import ACCOUNTANTS, AccountantSpec, Counts
 from taciturn.privacy.accountants.gdp import square
-from taciturn.privacy.events import CONTINUOUS, Event, Noise, Sampled
+from taciturn.privacy.events import CONTINUOUS, Event, Noise, Sampled, exposure
 
 KnownEvent: TypeAlias = Noise | Sampled
 
@@ -21,16 +21,8 @@ LEAST = 0.1  # noise over sensitivity; below it epsilon is so large that the Ren
 POINTS_EACH = 15_000  # the most points of one sampled release, which cost more time than those of the sum
 
 
-@ACCOUNTANTS.register("pld")
 def pld(counts: Counts, delta: float) -> float | None:
     """Return epsilon by dp-accounting's privacy loss distributions.
-
-    Parameters
-    ----------
-    counts : mapping of Event to int
-        How often each event happened.
-    delta : float
-        The delta of (epsilon, delta).
 
     Returns
     -------
@@ -46,6 +38,9 @@ def pld(counts: Counts, delta: float) -> float | None:
     if len(events) < len(counts) or not _worthwhile(events, sum(counts.values())):
         return None
     return pld_epsilon(counts, delta)
+
+
+ACCOUNTANTS.register("pld")(AccountantSpec(pld, "privacy loss distributions (dp-accounting)", rank=5, tolerance=2e-4))
 
 
 def pld_epsilon(counts: Counts, delta: float) -> float:
@@ -92,7 +87,7 @@ def _interval(event: KnownEvent) -> float:
     """Return a discretisation interval whose rounding adds little to the variance of one release of this kind."""
     if not isinstance(event, Sampled):
         return INTERVAL
-    ratio = min(event.l2 / event.scale, 10.0)
+    ratio = min(exposure(event), 10.0)
     deviation = event.rate * math.sqrt(math.expm1(ratio * ratio))
     largest = math.log1p(event.rate * math.expm1(10.0 * ratio + ratio * ratio / 2.0))
     return min(max(SHARE * deviation, largest / POINTS_EACH, INTERVAL / 10.0), COARSEST)
@@ -101,6 +96,6 @@ def _interval(event: KnownEvent) -> float:
 def _reach(event: KnownEvent, count: int) -> float:
     """Estimate the largest loss of `count` such events; Gaussians, which compose into one, count 0."""
     if isinstance(event, Sampled):
-        ratio = event.l2 / event.scale
+        ratio = exposure(event)
         return count * event.rate * square(ratio) / 2.0 + 10.0 * ratio
     return count * event.l1 / event.scale if event.mechanism == "laplace" else 0.0

@@ -8,29 +8,21 @@ from functools import cache, lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from taciturn.privacy.accountants import ACCOUNTANTS, Counts, additive_cost
+from taciturn.privacy.accountants import ACCOUNTANTS, AccountantSpec, Counts, additive_cost
 from taciturn.privacy.accountants.gdp import mu_squared, square
 from taciturn.privacy.accountants.zcdp import ORDERS, zcdp_rho
-from taciturn.privacy.events import OBJECTIVE_GAUSSIAN, Event, Objective, Sampled
+from taciturn.privacy.events import OBJECTIVE_GAUSSIAN, Event, Objective, Sampled, exposure
 from taciturn.privacy.objective_perturbation import renyi, single_epsilon
 
 Floats = NDArray[np.float64]
 
 WHOLE_ORDERS = np.array([*range(2, 64), *range(64, 128, 4), *range(128, 256, 16), *range(256, 1025, 64)], np.float64)
-HOPELESS = 1e200  # larger 1 / (2 sigma^2) would overflow
+OVERFLOW = 1e200  # larger 1 / (2 sigma^2) would overflow
 ROUNDING = 1e-14  # added to every sampled release's divergence, which must not be underestimated
 
 
-@ACCOUNTANTS.register("rdp")
 def rdp(counts: Counts, delta: float) -> float | None:
     """Return epsilon from the sum of the events' Renyi divergences.
-
-    Parameters
-    ----------
-    counts : mapping of Event to int
-        How often each event happened.
-    delta : float
-        The delta of (epsilon, delta).
 
     Returns
     -------
@@ -50,6 +42,16 @@ def rdp(counts: Counts, delta: float) -> float | None:
     epsilon = float(compute_epsilon(*curve, delta)[0])
     alone = _single(counts)
     return epsilon if alone is None or delta == 0.0 else single_epsilon(*alone, delta, epsilon)
+
+
+ACCOUNTANTS.register("rdp")(
+    AccountantSpec(
+        rdp,
+        "Renyi DP at many orders, of what docs/explanation/objective-perturbation.md proves for each release",
+        rank=4,
+        tolerance=1e-4,
+    )
+)
 
 
 @lru_cache(maxsize=64)
@@ -76,8 +78,8 @@ def sampled_renyi(event: Sampled, orders: Floats) -> Floats:
     """
     from scipy.special import logsumexp, xlog1py, xlogy
 
-    half = square(event.l2 / event.scale) / 2.0 if event.rate > 0.0 else 0.0
-    if half > HOPELESS:
+    half = square(exposure(event)) / 2.0 if event.rate > 0.0 else 0.0
+    if half > OVERFLOW:
         return np.full_like(orders, np.inf)
     a, i = orders[:, None], np.arange(orders[-1] + 1.0)
     drawn = xlogy(i, event.rate) + xlog1py(np.maximum(a - i, 0.0), -event.rate)

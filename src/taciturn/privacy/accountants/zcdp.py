@@ -6,28 +6,15 @@ import math
 
 import numpy as np
 
-from taciturn.privacy.accountants import ACCOUNTANTS, Counts, additive_cost, pure_epsilon
-from taciturn.privacy.accountants.gdp import square
-from taciturn.privacy.events import Discrete, Event, Hidden, Noise
-from taciturn.privacy.sensitivity import hidden_factor
+from taciturn.privacy.accountants import ACCOUNTANTS, AccountantSpec, Counts, additive_cost, pure_epsilon
+from taciturn.privacy.accountants.gdp import mu_squared, square
+from taciturn.privacy.events import Discrete, Event, Noise, exposure
 
 ORDERS = 1.0 + np.geomspace(1e-2, 1e6, 800)  # of the Renyi divergence; fine enough for 1e-4 of epsilon
 
 
-@ACCOUNTANTS.register("zcdp")
 def zcdp(counts: Counts, delta: float) -> float | None:
     """Return epsilon of the events' total rho, or None if one has no known rho.
-
-    Parameters
-    ----------
-    counts : mapping of Event to int
-        How often each event happened.
-    delta : float
-        The delta of (epsilon, delta).
-
-    Returns
-    -------
-    float or None
 
     Examples
     --------
@@ -38,6 +25,11 @@ def zcdp(counts: Counts, delta: float) -> float | None:
     return None if total is None else zcdp_epsilon(total, delta)
 
 
+ACCOUNTANTS.register("zcdp")(
+    AccountantSpec(zcdp, "zero-concentrated DP (Bun and Steinke 2016) through dp-accounting's Renyi accountant", rank=3)
+)
+
+
 def zcdp_rho(event: Event) -> float | None:
     """Return rho of one event: Delta_2^2 / (2 scale^2), or None if none is known.
 
@@ -45,10 +37,10 @@ def zcdp_rho(event: Event) -> float | None:
     coordinate that changes by d is d/b-private, so d^2/(2 b^2)-zCDP, and the coordinates add up to the same formula.
     Any other epsilon-private event is epsilon^2/2-zCDP; l2-laplace is Delta_2 / scale-private.
     """
-    if isinstance(event, Hidden):
-        return hidden_factor(event.contraction, event.updates) * square(event.l2 / event.scale) / 2.0
+    if (exact := mu_squared(event)) is not None:
+        return exact / 2.0
     if isinstance(event, Noise | Discrete):
-        return square(event.l2 / event.scale) / 2.0
+        return square(exposure(event)) / 2.0
     epsilon = pure_epsilon(event)
     return None if epsilon is None else square(epsilon) / 2.0
 
@@ -63,8 +55,8 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
         return 0.0
     if math.isinf(rho):
         return math.inf
-    found = rho * ORDERS + np.log1p(-1.0 / ORDERS) - np.log(delta * ORDERS) / (ORDERS - 1.0)
-    return max(0.0, float(found.min()))
+    bounds = rho * ORDERS + np.log1p(-1.0 / ORDERS) - np.log(delta * ORDERS) / (ORDERS - 1.0)
+    return max(0.0, float(bounds.min()))
 
 
 def zcdp_budget(epsilon: float, delta: float) -> float:

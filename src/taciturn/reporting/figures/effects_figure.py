@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib import rc_context
@@ -23,6 +24,17 @@ MAX_LEVELS = 10  # categories in a panel
 MAX_OUTPUTS = 6  # classes in a panel
 LONGEST = 16  # letters of a category
 HEADING = 26  # letters of a column's name
+CLOSE = 0.01  # of the axis; nearer points of a curve are drawn as one
+REACH = 2.0  # how far bands and bars may extend the common scale, over the largest effect
+
+
+class Points(NamedTuple):
+    """What is drawn of the curves of a numeric column: n points."""
+
+    x: NDArray[np.float64]  # [n]
+    effect: NDArray[np.float64]  # [outputs, n]
+    error: NDArray[np.float64] | None  # [outputs, n]
+    noise: NDArray[np.bool_]  # [outputs, n]  whether the effect is within the noise
 
 
 def effects_figure(effects: RunEffects) -> Figure:
@@ -32,7 +44,8 @@ def effects_figure(effects: RunEffects) -> Figure:
     down = math.ceil(len(columns) / across)
     with rc_context(STYLE):
         drawn = Figure(figsize=(WIDTH * across + 0.3, HEIGHT * down + REST), layout="constrained")
-        places = list(drawn.subplots(down, across, squeeze=False, sharey="row").flat)
+        places = list(drawn.subplots(down, across, squeeze=False, sharey=True).flat)
+        places[0].set_ylim(common_scale(effects))
         for axes, column in zip(places, columns, strict=False):
             _draw(axes, column, effects, outputs)
         for empty in places[len(columns) :]:
@@ -46,11 +59,90 @@ def effects_figure(effects: RunEffects) -> Figure:
     return drawn
 
 
+def common_scale(effects: RunEffects) -> tuple[float, float]:
+    """Return the vertical range of all panels: every effect, and bands and bars unless they are far longer."""
+    low, high, peak = _extent(effects)
+    low, high = max(low, -REACH * peak), min(high, REACH * peak)
+    spare = 0.05 * (high - low) or 1.0
+    return low - spare, high + spare
+
+
+def _extent(effects: RunEffects) -> tuple[float, float, float]:
+    """Return where bands and bars end, below and above, and the size of the largest effect."""
+    low = high = peak = 0.0
+    for column in effects.by_strength()[:MAX_COLUMNS]:
+        for values, errors in _shown_values(column):
+            low = min(low, float((values - NOISE_LEVEL * errors).min()))
+            high = max(high, float((values + NOISE_LEVEL * errors).max()))
+            peak = max(peak, float(np.abs(values).max()))
+    return low, high, peak
+
+
+def _shown_values(column: ColumnEffect) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """Yield the effects that are drawn of a column, with their standard errors."""
+    effect = np.array(column.effect)
+    error = np.zeros(effect.shape) if column.error is None else np.array(column.error)
+    if column.form != "numeric":
+        levels = _chosen(column)
+        yield effect[:, levels], error[:, levels]
+        return
+    points = curve_points(column)
+    yield points.effect, np.zeros(points.effect.shape) if points.error is None else points.error
+    if column.missing:
+        yield effect[:, -1:], error[:, -1:]
+
+
+def curve_points(column: ColumnEffect) -> Points:
+    """Return the points of a numeric column's curves; those that nearly share a place on the axis are one.
+
+    Such a point has the mean of their effects by their shares. The mean of their standard errors bounds its own.
+    """
+    x = np.array(column.knots)
+    effect, shares = np.array(column.effect)[:, : len(x)], np.array(column.shares)[: len(x)]
+    error = None if column.error is None else np.array(column.error)[:, : len(x)]
+    groups = _close(_places(x, column.scale))
+    weights = np.zeros((len(x), len(groups)))
+    for i, group in enumerate(groups):
+        own = np.maximum(shares[group], 0.0)
+        weights[group, i] = own / own.sum() if own.sum() > 0.0 else 1.0 / len(own)
+    middle = np.array([x[group[-1] if group[-1] == len(x) - 1 else group[0]] for group in groups])
+    effect = effect @ weights
+    error = None if error is None else error @ weights
+    noise = np.zeros(effect.shape, bool) if error is None else np.abs(effect) <= NOISE_LEVEL * error
+    return Points(middle, effect, error, noise)
+
+
+def _close(places: NDArray[np.float64]) -> list[list[int]]:
+    """Return the positions of the points that are drawn as one, for points in order on an axis of length 1."""
+    groups: list[list[int]] = []
+    for i, place in enumerate(places):
+        if groups and place - places[groups[-1][0]] < CLOSE:
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+    return groups
+
+
+def _places(x: NDArray[np.float64], scale: str) -> NDArray[np.float64]:
+    """Return where the values of a column are on its axis, from 0 to 1."""
+    along = np.log(x) if scale == "log" else np.arcsinh(x / _linear_width(x)) if scale == "asinh" else x
+    found: NDArray[np.float64] = (along - along[0]) / (along[-1] - along[0])
+    return found
+
+
+def _linear_width(x: NDArray[np.float64]) -> float:
+    """Return the part of an asinh axis around 0 that is nearly linear."""
+    positive = np.abs(x[x != 0.0])
+    return float(positive.min()) if len(positive) else 1.0
+
+
 def caption(effects: RunEffects) -> str:
     """Return what the panels show, in sentences."""
     left_out = len(effects.columns) - MAX_COLUMNS
     classes = len(effects.outputs) - MAX_OUTPUTS
     errors = any(column.error is not None for column in effects.columns)
+    low, high, peak = _extent(effects)
+    cut = max(-low, high) > REACH * peak
     lines = [
         "Bands and bars: ± 2 standard errors of the privacy noise alone, not of the choice of records. "
         "Grey: within the noise."
@@ -59,6 +151,7 @@ def caption(effects: RunEffects) -> str:
         "An effect is 0 on average over the released frequencies of its column; the strongest columns come first."
         if effects.released_shares
         else "An effect is 0 on average over its column's levels, with equal weights.",
+        "All panels have the same scale" + ("; a bar that leaves its panel is longer than it shows." if cut else "."),
     ]
     if left_out > 0:
         lines.append(f"The {left_out} weakest columns are left out.")
@@ -99,24 +192,24 @@ def _draw(axes: Axes, column: ColumnEffect, effects: RunEffects, outputs: list[i
 
 
 def _draw_curves(axes: Axes, column: ColumnEffect, effects: RunEffects, outputs: list[int]) -> None:
-    knots, noise = np.array(column.knots), column.within_noise()
-    count = len(knots)
+    points = curve_points(column)
+    low, high = axes.get_ylim()
     for place, k in enumerate(outputs):
-        colour, values = COLOURS[place % len(COLOURS)], np.array(column.effect[k])
-        error = None if column.error is None else NOISE_LEVEL * np.array(column.error[k])
-        if error is not None:
-            low, high = (values - error)[:count], (values + error)[:count]
-            axes.fill_between(knots, low, high, color=colour, alpha=0.15 if len(outputs) == 1 else 0.08, linewidth=0)
-        axes.plot(knots, values[:count], color=PALE, linewidth=1.2)
-        sure = np.where(noise[k, :count], np.nan, values[:count])
-        axes.plot(knots, _kept(sure, values[:count]), color=colour, linewidth=1.8, label=effects.outputs[k])
+        colour, values = COLOURS[place % len(COLOURS)], points.effect[k]
+        if points.error is not None:
+            error = NOISE_LEVEL * points.error[k]
+            alpha = 0.15 if len(outputs) == 1 else 0.08
+            axes.fill_between(points.x, values - error, values + error, color=colour, alpha=alpha, linewidth=0)
+        axes.plot(points.x, values, color=PALE, linewidth=1.2)
+        sure = np.where(points.noise[k], np.nan, values)
+        axes.plot(points.x, _kept(sure, values), color=colour, linewidth=1.8, label=effects.outputs[k])
         if column.missing:
-            shift = 1.06 + 0.03 * place
-            shade = PALE if noise[k, -1] else colour
-            bar = None if error is None else error[-1]
+            value, bar = column.effect[k][-1], 0.0 if column.error is None else NOISE_LEVEL * column.error[k][-1]
+            shade = PALE if column.within_noise()[k, -1] else colour
+            bars = np.maximum([[value - max(value - bar, low)], [min(value + bar, high) - value]], 0.0)
             axes.errorbar(
-                shift, values[-1], bar, fmt="D", color=shade, markersize=4, transform=axes.get_yaxis_transform(),
-                clip_on=False,
+                1.06 + 0.03 * place, value, bars, fmt="D", color=shade, markersize=4,
+                transform=axes.get_yaxis_transform(), clip_on=False,
             )  # fmt: skip
     if column.missing:
         axes.annotate(
@@ -126,8 +219,7 @@ def _draw_curves(axes: Axes, column: ColumnEffect, effects: RunEffects, outputs:
     if column.scale == "log":
         axes.set_xscale("log")
     elif column.scale == "asinh":
-        positive = np.abs(knots[knots != 0.0])
-        axes.set_xscale("asinh", linear_width=float(positive.min()) if len(positive) else 1.0)
+        axes.set_xscale("asinh", linear_width=_linear_width(np.array(column.knots)))
     axes.tick_params(axis="x", labelsize=8)
 
 
@@ -168,12 +260,9 @@ def _draw_levels(axes: Axes, column: ColumnEffect, effects: RunEffects, outputs:
 
 
 def _chosen(column: ColumnEffect) -> list[int]:
-    """Return the levels to draw: those that matter most, by size of their effect and share."""
+    """Return the levels to draw, in the schema's order: those that matter most, by size of their effect and share."""
     weight = (np.square(np.array(column.effect)) * np.array(column.shares)).max(axis=0)
-    most = sorted(np.argsort(-weight, kind="stable")[:MAX_LEVELS].tolist())
-    if column.form == "ordered":
-        return most
-    return sorted(most, key=lambda level: -column.effect[0][level])
+    return sorted(np.argsort(-weight, kind="stable")[:MAX_LEVELS].tolist())
 
 
 def _short(text: str, longest: int) -> str:

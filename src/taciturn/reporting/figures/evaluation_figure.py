@@ -8,10 +8,9 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from taciturn.reporting.evaluation_tables import REACH, evaluation_points
-from taciturn.reporting.figures.style import GREY, STYLE, heading, label_lines, look
+from taciturn.reporting.figures.style import GREY, STYLE, heading, label_lines, look, round_ticks
 from taciturn.runs.private_quality import Estimate, PrivateRegression
 from taciturn.runs.records import EvaluationRow
 
@@ -19,7 +18,7 @@ SIZE = (6.4, 3.4)  # inches
 
 
 def evaluation_figure(rows: Sequence[EvaluationRow]) -> Figure:
-    """Return the curve of the private error with 95 % intervals: thick of the noise alone, thin of sampling too."""
+    """Return the curve of the private error with 95 % intervals: thick for the noise alone, thin with sampling."""
     regression = any(isinstance(row.quality, PrivateRegression) for row in rows)
     with rc_context(STYLE):
         drawn = Figure(figsize=SIZE, layout="constrained")
@@ -29,7 +28,8 @@ def evaluation_figure(rows: Sequence[EvaluationRow]) -> Figure:
             _draw(axes, label, own, number, len(points), 1.0 if regression else 100.0)
         heading(axes, "Error on held-out records, with noise")
         axes.set_xlabel("round")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if points:
+            axes.set_xticks(round_ticks(max(t for own in points.values() for t, _ in own)))
         axes.set_ylabel("root mean square, in the label's unit" if regression else "% of the held-out records")
         axes.set_ylim(bottom=0.0)
         if not points:

@@ -9,11 +9,10 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from taciturn.errors import InputError
 from taciturn.reporting.curves import Curve, curves
-from taciturn.reporting.figures.style import GREY, STYLE, heading, label_lines, log_axis, look
+from taciturn.reporting.figures.style import GREY, STYLE, heading, label_lines, log_axis, look, round_ticks
 from taciturn.reporting.side_by_side import predicts_numbers
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.records import MetricsRow
@@ -127,7 +126,8 @@ def _draw(axes: Axes, panel: Panel, found: Sequence[Curve], names: Sequence[str]
         _draw_curve(axes, panel, curve, look(names.index(curve.label)))
     heading(axes, panel.title)
     axes.set_xlabel("round")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if found:
+        axes.set_xticks(round_ticks(max(curve.rounds[-1] for curve in found)))
     axes.set_ylabel(panel.unit)
     if not found:
         axes.text(0.5, 0.5, "not measured", ha="center", transform=axes.transAxes, color=GREY)

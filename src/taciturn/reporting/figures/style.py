@@ -18,7 +18,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Annotation
-from matplotlib.ticker import LogFormatterSciNotation
+from matplotlib.ticker import LogFormatterSciNotation, MaxNLocator
 
 from taciturn.core.storage import atomic_write, require_folder
 from taciturn.errors import InputError
@@ -84,6 +84,17 @@ def log_axis(axes: Axes) -> None:
         set_formatter(PlainPowers())
 
 
+def round_ticks(last: float) -> list[float]:
+    """Return the ticks of an axis of rounds: round numbers, and the last round.
+
+    >>> round_ticks(100), round_ticks(23)
+    ([0.0, 20.0, 40.0, 60.0, 80.0, 100.0], [0.0, 5.0, 10.0, 15.0, 23.0])
+    """
+    found = MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=True).tick_values(0.0, last)
+    room = 0.7 * (found[1] - found[0])  # for the number of the last round
+    return [*(float(tick) for tick in found if tick <= last - room), float(last)]
+
+
 def check_place(path: Path) -> None:
     """Raise InputError if a figure cannot be saved at this path; call it before computing the figure."""
     formats = sorted(Figure().canvas.get_supported_filetypes())
@@ -147,7 +158,8 @@ def _svg(drawn: Figure) -> str:
 
 SIZE = 8.0  # of a name, in points
 APART = 1.35 * SIZE  # between the middles of two names
-GAP = 7.0  # from the panel to the names
+GAP = 12.0  # from the panel to the names
+TURN = 2.0  # from the panel to the place where leaders leave the height of their line
 NEAR = 1.5  # from a leader to its name
 FOOT = 0.6 * SIZE  # from the panel's foot to the lowest: below it are the numbers of the axis
 LONGEST = 26  # letters that fit beside a panel
@@ -276,12 +288,13 @@ def _put_apart(axes: Axes, ends: Sequence[End]) -> None:
     order = np.argsort(heights, kind="stable")
     for i, place in zip(order, places(heights[order], APART, room), strict=True):
         ends[i].name.xyann = (GAP, FOOT + float(place))
+        turn = (panel.x1 + TURN / points, tips[i, 1])
         foot = (panel.x1 + (GAP - NEAR) / points, panel.y0 + (FOOT + float(place)) / points)
-        _lead(axes, ends[i].line, np.array([tips[i], foot]))
+        _lead(axes, ends[i].line, np.array([tips[i], turn, foot]))
 
 
 def _lead(axes: Axes, line: Line2D, pixels: Array) -> None:
-    """Draw a thin dotted line from a line's end to its label, in figure coordinates."""
+    """Draw a thin dotted line through these points, from a line's end to its label."""
     drawn = axes.figure
     x, y = drawn.transFigure.inverted().transform(pixels).T
     leader = Line2D(x, y, color=line.get_color(), linewidth=0.7, linestyle=(0, (1, 2)), transform=drawn.transFigure)

@@ -94,7 +94,7 @@ def _played(case: TheoremCase, updates: int, rounds: int) -> Round:
 class SeparatingNoise(SeededNoise):
     """Noise of positive Laplace density that moves every agent to its own side of W."""
 
-    def laplace(self, update: int, scale: Array, like: Array) -> Array:
+    def continuous(self, update: int, mechanism: str, scale: Array, like: Array) -> Array:
         """Return huge values with the sign of the agent."""
         return np.full_like(like, 1e6 if self.agent % 2 else -1e6)
 

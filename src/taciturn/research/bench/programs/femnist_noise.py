@@ -30,8 +30,8 @@ def run(options: Options) -> Report:
     like, scale = np.zeros((FEATURES, 1, CLASSES), np.float32), np.full(1, 0.1, np.float32)
     generator, shape = np.random.default_rng(1), (FEATURES, CLASSES)
     draws = {
-        TACITURN: lambda p: SeededNoise((1,), p, 1).laplace(0, scale, like),
-        GAUSSIAN: lambda p: SeededNoise((1,), p, 1).gaussian(0, scale, like),
+        TACITURN: lambda p: SeededNoise((1,), p, 1).continuous(0, "laplace", scale, like),
+        GAUSSIAN: lambda p: SeededNoise((1,), p, 1).continuous(0, "gaussian", scale, like),
         LAPLACE64: lambda p: generator.laplace(0.0, 0.1, shape),
         EXPONENTIAL32: lambda p: generator.standard_exponential(shape, np.float32),
         NORMAL64: lambda p: generator.standard_normal(shape),
