@@ -70,7 +70,7 @@ CONSTANT_WEIGHT = 0.7  # of the constant, over that of a column
 FINE = 2.0**20  # steps per unit of a coordinate
 LABEL_BINS = 64  # of the histogram of a number; they are narrow near both ends of its range
 LABEL_END = 2.0**-10  # of the range: about the width of the outermost bins
-LABEL_MASS = 0.7  # of the labels that stand out of the noise in bins narrow enough for it
+SIGNIFICANT = 3.0  # standard deviations of its noise by which a bin stands out, and more where there are many bins
 MAX_HALVINGS = 10  # of the range, to the smallest spread
 ROWS = 4096  # rows recoded at a time
 
@@ -86,18 +86,17 @@ def count_rounds(rounds: int, numbers: bool = False) -> int:
     return max(1 + numbers, round(COUNT_SHARE * rounds))
 
 
-def label_edges(bins: int) -> NDArray[np.float64]:
-    """Return the inner edges of the bins of a label in [0, 1]: evenly spaced in its logit, on a grid.
+def label_quantiles(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the labels in [0, 1] below which given shares of the bins lie: bins are narrow near 0 and 1.
 
     Examples
     --------
-    >>> label_edges(4).round(3).tolist()
-    [0.03, 0.5, 0.97]
+    >>> label_quantiles(np.linspace(0.0, 1.0, 5)).round(3).tolist()
+    [0.0, 0.03, 0.5, 0.97, 1.0]
     """
     reach = math.log((1.0 + LABEL_END) / LABEL_END)
-    logits = np.linspace(-reach, reach, bins + 1)[1:-1]
-    edges = (1.0 + 2.0 * LABEL_END) / (1.0 + np.exp(-logits)) - LABEL_END
-    found: NDArray[np.float64] = np.rint(FINE * edges) / FINE  # the same on every machine
+    labels = (1.0 + 2.0 * LABEL_END) / (1.0 + np.exp(reach * (1.0 - 2.0 * shares))) - LABEL_END
+    found: NDArray[np.float64] = np.rint(FINE * labels) / FINE  # the same on every machine
     return found
 
 
@@ -111,20 +110,26 @@ class LabelScale(NamedTuple):
     def from_histogram(cls, shares: NDArray[np.float64], noise: float) -> LabelScale:
         """Return the scale for the noisy shares of the bins, whose noise has a known standard deviation.
 
-        Bins count if they stand out of the noise. Neighbours are merged until most of the labels are in such bins.
+        A bin counts if it stands out of the noise. What is left is merged, bin with neighbour, until it does.
         """
-        edges = np.array([0.0, *label_edges(len(shares)), 1.0])
-        shares = np.nan_to_num(shares, nan=0.0, posinf=0.0, neginf=0.0)
+        left = np.nan_to_num(shares, nan=0.0, posinf=0.0, neginf=0.0)
+        ends = np.linspace(0.0, 1.0, len(left) + 1)
+        masses, middles, widths = [], [], []
         while True:
-            kept = np.where(shares > noise * math.sqrt(2.0 * math.log(max(2, len(shares)))), shares, 0.0)
-            if kept.sum() >= LABEL_MASS or len(shares) <= 1:
+            clear = left > noise * math.sqrt(2.0 * math.log(len(left)) + SIGNIFICANT**2)
+            inner = label_quantiles(ends[:-1] + np.diff(ends) * np.array([[0.25], [0.5], [0.75]]))
+            masses += left[clear].tolist()
+            middles += inner[1, clear].tolist()
+            widths += (2.0 * (inner[2] - inner[0]))[clear].tolist()
+            if len(left) == 1:
                 break
-            shares, noise = np.add.reduceat(shares, range(0, len(shares), 2)), math.sqrt(2.0) * noise
-            edges = np.array([*edges[:-1:2], 1.0])
-        kept = kept / kept.sum() if kept.sum() > 0.0 else np.full(len(kept), 1.0 / len(kept))
-        middle, width = (edges[1:] + edges[:-1]) / 2.0, np.diff(edges)
-        centre = float(kept @ middle)
-        variance = float(kept @ ((middle - centre) ** 2 + width**2 / 12.0))
+            left = np.add.reduceat(np.where(clear, 0.0, left), range(0, len(left), 2))
+            ends, noise = np.append(ends[:-1:2], 1.0), math.sqrt(2.0) * noise
+        if not masses:
+            return UNKNOWN_SCALE
+        weights, middle = np.array(masses) / sum(masses), np.array(middles)
+        centre = float(weights @ middle)
+        variance = float(weights @ ((middle - centre) ** 2 + np.array(widths) ** 2 / 12.0))
         halvings = min(MAX_HALVINGS, max(0, round(-math.log2(variance) / 2.0)))
         return cls(min(centre, 1.0 - LABEL_END), 2.0**-halvings)
 
@@ -132,7 +137,7 @@ class LabelScale(NamedTuple):
     def from_statistic(cls, value: float) -> LabelScale:
         """Return the scale that a statistic stands for; any number stands for one."""
         if not 0.0 <= value < MAX_HALVINGS + 1.0:
-            return cls(0.5, 0.25)
+            return UNKNOWN_SCALE
         return cls(value % 1.0, 2.0 ** -math.floor(value))
 
     @property
@@ -144,6 +149,9 @@ class LabelScale(NamedTuple):
         """Return labels in this unit."""
         scaled: Array = ((y - self.centre) / self.spread).astype(y.dtype)
         return scaled
+
+
+UNKNOWN_SCALE = LabelScale(0.5, 0.25)
 
 
 class Coordinates(NamedTuple):
@@ -380,8 +388,9 @@ class Additive(GradientAtModel, AveragingServer):
     def _in_label_bins(self, shard: Shard, w: Array) -> Shard:
         """Return the records with the bin of their label as their only feature, so that their sum is a histogram."""
         bins = _label_bins(len(w))
+        edges = label_quantiles(np.linspace(0.0, 1.0, bins + 1))[1:-1]
         x = np.zeros((len(shard.x), len(w)), shard.x.dtype)
-        x[np.arange(len(x)), np.searchsorted(label_edges(bins), shard.y[:, 0], side="right")] = 1.0
+        x[np.arange(len(x)), np.searchsorted(edges, shard.y[:, 0], side="right")] = 1.0
         return shard.with_features(x)
 
     def requires_all(self, t: int) -> bool:
