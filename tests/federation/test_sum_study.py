@@ -365,7 +365,7 @@ def test_a_site_that_plans_other_noise_from_the_same_terms_is_in_no_sum(
 
 def test_noise_has_the_same_description_on_machines_whose_logarithms_differ_in_the_last_bit(tmp_path: Path) -> None:
     agreement = make_sums(tmp_path, only=("s1",)).agreement
-    said = describe_noise(agreement)
+    said = describe_noise(agreement, "")
 
     def with_scale(factor: float) -> str:
         plan = agreement.plan
@@ -374,7 +374,7 @@ def test_noise_has_the_same_description_on_machines_whose_logarithms_differ_in_t
             assert isinstance(event, Discrete)
             moved[replace(event, scale=event.scale * factor)] += count
         part = agreement.part._replace(plans=(replace(plan, events=moved),))
-        return describe_noise(replace(agreement, study_plan=agreement.study_plan._replace(parts=[part])))
+        return describe_noise(replace(agreement, study_plan=agreement.study_plan._replace(parts=[part])), "")
 
     assert with_scale(1.0) == with_scale(1.0 + 2**-52) == said != with_scale(1.0 + 1e-7)
     for word in ("sigma", "l2", "coordinates", "share", "bits", "unit"):
@@ -383,4 +383,4 @@ def test_noise_has_the_same_description_on_machines_whose_logarithms_differ_in_t
 
 def test_measures_are_described_with_the_noise(tmp_path: Path) -> None:
     study = {"evaluations": 1, "test_share": 0.5, "rounds": 3}
-    assert '"measure share":' in describe_noise(make_sums(tmp_path, {"study": study}, only=("s1",)).agreement)
+    assert '"measure share":' in describe_noise(make_sums(tmp_path, {"study": study}, only=("s1",)).agreement, "")

@@ -358,15 +358,18 @@ class Coordinator(ABC):
             if isinstance(reply, Refusal):
                 self._record_refusal(site, reply)
                 continue
-            if reply.non_private and site not in self.non_private_sites:
-                # without protection at one site the whole study is not private, and the ledger says so
-                self.chain.append([{"kind": "non_private", "agent": site, "reason": printable(reply.non_private)}])
-                self.non_private_sites.add(site)
+            self._note_noise(site, printable(reply.non_private))
             self.bad_answers[site] = 0
             exchange.set_version(site, reply.version)
             self.log_event("ready", site=site)
             ready.add(site)
         return ready
+
+    def _note_noise(self, site: str, non_private: str) -> None:
+        """Record why a site's noise protects nobody: then the whole study is not private, and the ledger says so."""
+        if non_private and site not in self.non_private_sites:
+            self.chain.append([{"kind": "non_private", "agent": site, "reason": non_private}])
+            self.non_private_sites.add(site)
 
     def _record_missing(self, site: str, t: int) -> None:
         self.log_event("missing", site=site, round=t)
