@@ -15,7 +15,6 @@ from taciturn.federation import coordinator, site_session
 from taciturn.federation import messages as wire
 from taciturn.federation.agreement import derive_agreement
 from taciturn.federation.coordinator import EVALUATED, FINISHED, WAITING, Coordinator
-from taciturn.federation.coordinator_process import open_study
 from taciturn.federation.journal import Journal
 from taciturn.federation.messages import (
     Invitation,
@@ -284,7 +283,7 @@ def test_an_evaluation_for_which_too_few_sites_are_left_does_not_keep_a_study_op
     federation = summed(tmp_path, rounds=2) if kind == "sum" else own_noise(tmp_path, rounds=2)
     gone = federation.terms.agents[1:4]  # they are there until the last evaluation, and then never again
     with federation.agents() as agents:
-        exchange, study = Local(agents), open_study(federation.terms, federation.root / "run")
+        exchange, study = Local(agents), federation.opened()
 
         def fault(site: str, message: Question) -> str:
             measures = isinstance(message, MeasureRequest) or subject_of(message) == MEASURES
@@ -532,7 +531,7 @@ def test_sites_that_die_while_they_measure(
     try:
         exchange.agents = {site: exchange.start(site) for site in federation.terms.agents}
         monkeypatch.setattr(owner, attribute, dying)
-        study = open_study(federation.terms, federation.root / "run")
+        study = federation.opened()
         for _ in range(40):
             if study.run(exchange) == FINISHED and not study.unclosed_sites:
                 break
@@ -603,14 +602,14 @@ def test_one_evaluation_on_request_leaves_the_study_as_it_is(tmp_path: Path, kin
     federation = summed(tmp_path, rounds=6) if kind == "sum" else own_noise(tmp_path, rounds=6)
     with federation.agents() as agents:
         exchange = Local(agents)
-        study = open_study(federation.terms, federation.root / "run")
+        study = federation.opened()
         assert study.run(exchange, stop=lambda: study.progress.round >= 1) == "stopped"
         for _ in range(2):  # the second time there is nothing to do
-            study = open_study(federation.terms, federation.root / "run")
+            study = federation.opened()
             study.evaluate_now = True
             assert study.run(exchange) == EVALUATED
             assert [t for t, *_ in evaluated(study)] == [1] and study.progress.round == 1
-        study = open_study(federation.terms, federation.root / "run")
+        study = federation.opened()
         assert conducted(study, exchange) == FINISHED
     assert [t for t, *_ in evaluated(study)] == [1, 6]  # one of the two that are paid was used before
     assert isinstance(study, SumCoordinator | UploadCoordinator)

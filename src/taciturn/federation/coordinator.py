@@ -128,7 +128,7 @@ class Coordinator(ABC):
         self.chain = self.folder.chain
         ledger = RunLedger.from_rows(self.chain.read(), self.chain.path)
         self.charged = {(entry.agent, place_of(entry)) for entry in ledger.releases}
-        self.measured = {place_of(entry) for entry in ledger.releases if entry.held_out}
+        self.measured = measured_places(ledger)
         self.evaluations = self.folder.read_evaluations()
         self.non_private_sites = {entry.agent for entry in ledger if isinstance(entry, NonPrivateEntry)}
 
@@ -530,6 +530,11 @@ class Coordinator(ABC):
             The site, the round, the reason, ..., as JSON.
         """
         append_lines(site_events_path(self.folder), [{"time": round(time.time(), 3), "event": event, **fields}])
+
+
+def measured_places(ledger: RunLedger) -> set[Place]:
+    """Return the evaluations of a ledger, or their slots."""
+    return {place_of(entry) for entry in ledger.releases if entry.held_out}
 
 
 def site_events_path(folder: RunFolder) -> Path:
