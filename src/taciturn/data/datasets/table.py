@@ -13,7 +13,7 @@ from taciturn.core.arrays import release_memory
 from taciturn.data.allocation import ArrayAllocator, allocator_for, feature_rows, join_rows
 from taciturn.data.assemble import RawRecords, assemble
 from taciturn.data.dataset_source import PARTITION_OPTIONS, SOURCES, DataOptions, Source
-from taciturn.data.encoding import LEFT_OUT, Tally, read_label, read_weights, scale_columns
+from taciturn.data.encoding import LEFT_OUT, Tally, drawn_features, read_label, read_weights, scale_columns
 from taciturn.data.partition import (
     ASSIGNMENT,
     HOLD_OUT,
@@ -222,7 +222,9 @@ class EncodedTable:
         labels, labelled = read_label(chunk, self.schema, self._tally)
         kept = self._kept(chunk, labelled)
         weights = None if self._weights is None else read_weights(chunk, self.schema, labels, self._tally)
-        x, labels = (x, labels) if kept.all() else (x[kept], labels[kept])
+        drawn = drawn_features(chunk, self.schema, x) if self._draws else x
+        if not kept.all():
+            x, drawn, labels = x[kept], drawn[kept], labels[kept]
         rows = slice(self.rows, self.rows + len(x))
         if rows.stop > len(self._x):
             raise InputError(f"{chunk.parts[0].file} grew while it was read: do not change it until it is loaded")
@@ -230,7 +232,7 @@ class EncodedTable:
         if self._weights is not None and weights is not None:
             self._weights[rows] = weights[kept]
         for purpose, draws in self._draws.items():
-            draws[rows] = record_draws(x, labels, self.options.partition_key, purpose)
+            draws[rows] = record_draws(drawn, labels, self.options.partition_key, purpose)
         if self._unit:
             self._units.add_column(chunk, self._unit, kept)
         if self._agent:
