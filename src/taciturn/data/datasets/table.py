@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from taciturn.data.partition import (
     uses_draws,
 )
 from taciturn.data.schema import Schema
-from taciturn.data.table_cells import Table
+from taciturn.data.table_cells import Table, unit_name
 from taciturn.data.table_io import TableFiles, names_agents, open_table, table_name, table_schema
 from taciturn.errors import InputError
 from taciturn.types import Classes, Dataset
@@ -127,11 +127,11 @@ class RowGroups:
         positions = [self._positions.setdefault(name, len(self._positions)) for name in names]
         self._codes.append(np.array(positions, dtype=np.int32)[codes])
 
-    def add_column(self, table: Table, column: str, kept: NDArray[np.bool_]) -> None:
-        """Add the kept rows of a chunk, whose groups a column names."""
+    def add_column(self, table: Table, column: str, kept: NDArray[np.bool_], name: Callable[[str], str] = str) -> None:
+        """Add the kept rows of a chunk, whose groups a column names; `name` is what a cell's text stands for."""
         names, codes = table.column(column).factorized
         used, ranks = np.unique(codes[kept], return_inverse=True)
-        self.add([str(names[code]) for code in used], ranks)
+        self.add([name(str(names[code])) for code in used], ranks)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -234,7 +234,7 @@ class EncodedTable:
         for purpose, draws in self._draws.items():
             draws[rows] = record_draws(drawn, labels, self.options.partition_key, purpose)
         if self._unit:
-            self._units.add_column(chunk, self._unit, kept)
+            self._units.add_column(chunk, self._unit, kept, unit_name)
         if self._agent:
             self.agents.add_column(chunk, self._agent, kept)
         elif self._by_file:
