@@ -93,6 +93,25 @@ def test_a_unit_of_several_records_is_charged_as_one(tmp_path: Path) -> None:
     assert three.l2 == 3.0 * one.l2 and three.scale == pytest.approx(3.0 * one.scale, rel=1e-5)
 
 
+@pytest.mark.parametrize("trust", [{}, {"trust": "secure-sum", "noise": "hardened"}])
+def test_a_unit_that_is_replaced_is_charged_on_both_sides(tmp_path: Path, trust: dict[str, Any]) -> None:
+    text = Path(TABLE["schema"]).read_text()
+    (tmp_path / "units.toml").write_text(text + '\n[unit]\ncolumn = "who"\nmax_records = 3\n')
+    for most, schema in ((1, TABLE["schema"]), (3, str(tmp_path / "units.toml"))):
+        for adjacency, sides in (("add-remove", 1), ("replace-one", 2)):
+            event = plans(adjacency=adjacency, schema=schema, **trust)[1].event
+            assert isinstance(event, Discrete)
+            assert event.l2 == pytest.approx(math.sqrt(sides) * most * math.sqrt(3.0), rel=1e-12)
+
+
+def test_a_run_whose_training_is_cheap_costs_what_its_evaluations_do() -> None:
+    """A record that is held out never trains, so what training costs says nothing about it."""
+    run, plan = plans(noise_multiplier=500.0)
+    trained = tightest(run.events, run.delta)
+    assert trained.epsilon < 0.1 and 0.99 < plan.bound.epsilon <= 1.0
+    assert run.bound == plan.bound
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
