@@ -218,9 +218,11 @@ def losing_measures(exchange: Local, times: int, sites: tuple[str, ...] = ("s2",
     ("evaluations", "times", "expected"),
     [
         (5, 1, [True] * 5),  # the reserve pays for another slot
-        (2, 1, [False, True]),  # there is none: the model of this round is not evaluated, the last one is
+        (2, 1, [True, True]),  # a few evaluations have one too
+        (2, 2, [False, True]),  # it is used up: the model of this round is not evaluated, the last one is
         (5, 3, [False, False, True, True, True]),
-        (1, 1, [False]),
+        (1, 1, [True]),
+        (1, 2, [False]),
     ],
 )
 def test_a_lost_slot_is_paid_from_the_reserve_and_training_continues(
@@ -597,8 +599,9 @@ def test_random_losses_and_deaths(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 # ---- an evaluation on request
 
 
-@pytest.mark.parametrize("kind", ["sum", "own"])
-def test_one_evaluation_on_request_leaves_the_study_as_it_is(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "rounds"), [("sum", [1, 3, 6]), ("own", [1, 6])])
+def test_one_evaluation_on_request_leaves_the_study_as_it_is(tmp_path: Path, kind: str, rounds: list[int]) -> None:
+    """It is the spare one of a secure sum; else it is one of the two that are planned."""
     federation = summed(tmp_path, rounds=6) if kind == "sum" else own_noise(tmp_path, rounds=6)
     with federation.agents() as agents:
         exchange = Local(agents)
@@ -611,7 +614,7 @@ def test_one_evaluation_on_request_leaves_the_study_as_it_is(tmp_path: Path, kin
             assert [t for t, *_ in evaluated(study)] == [1] and study.progress.round == 1
         study = federation.opened()
         assert conducted(study, exchange) == FINISHED
-    assert [t for t, *_ in evaluated(study)] == [1, 6]  # one of the two that are paid was used before
+    assert [t for t, *_ in evaluated(study)] == rounds
     assert isinstance(study, SumCoordinator | UploadCoordinator)
     check_like_replay(federation, study)
 
