@@ -11,8 +11,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from taciturn.data import DataOptions, load
-from taciturn.data.partition import partition_records
+from taciturn.data import DataOptions, load, read_schema, record_split
+from taciturn.data.frames import needed_columns, open_frames
+from taciturn.data.memory_names import hold
+from taciturn.data.partition import partition_records, split_digest
+from taciturn.data.table_cells import unit_name
 from taciturn.errors import InputError
 from taciturn.types import Classes, Dataset, Shard
 
@@ -171,3 +174,42 @@ def test_shares_that_hold_out_all_or_none() -> None:
         read(enumerate("AB"), 1, agents=1, test_share=0.99)
     with pytest.raises(InputError, match=r"^test-share is 0\.001, which holds out no unit at all"):
         read(enumerate("AB"), 1, agents=1, test_share=0.001)
+
+
+WRITTEN = ("7", "7.0", "007", "7.", "+7", "7e0")
+
+
+def test_a_number_is_one_unit_however_it_is_written() -> None:
+    table = list(enumerate([*WRITTEN, "70", "7.5", "p7"]))
+    assert rows(read(table, 1, agents=1).train[0]) == [0, 6, 7, 8]
+    for key in range(20):
+        split = read(
+            list(enumerate([*WRITTEN, *map(str, range(20, 40))])), 9, agents=1, test_share=0.4, partition_key=key
+        )
+        held = set(rows(split.test))
+        assert not held & set(range(6)) or held >= set(range(6))
+
+
+@given(st.integers(-(10**30), 10**30), st.integers(-(10**30), 10**30))
+def test_numbers_that_differ_are_different_units(first: int, second: int) -> None:
+    """Also those that are one floating-point number: two persons must not share the rows that are used."""
+    assert unit_name(f"{first}.00") == unit_name(f"  {first}") == str(first)
+    assert (unit_name(str(first)) == unit_name(str(second))) == (first == second)
+    assert unit_name(str(2**60)) != unit_name(str(2**60 + 1))
+
+
+@pytest.mark.parametrize("cells", [["7", "7.0", "p1"], [7, "7.0", "p1"]])
+def test_a_column_of_a_frame_has_the_same_units(cells: list[object], tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"row": [0, 1, 2], "patient": pandas.Series(cells, dtype=object), "y": ["a", "b", "a"]})
+    schema = write(tmp_path / "s.toml", SCHEMA.format(most=1))
+    opened = open_frames("data", frame, needed_columns(read_schema(schema), "train"))
+    with hold({"memory:frame": opened}, {}):
+        assert rows(load(DataOptions(data="memory:frame", schema=str(schema), agents=1)).train[0]) == [0, 2]
+
+
+def test_a_ledger_takes_a_split_by_texts_for_another_one(tmp_path: Path) -> None:
+    """Before, 7.0 was drawn apart from 7: what was held out then may train now."""
+    schema = write(tmp_path / "s.toml", SCHEMA.format(most=1))
+    found = record_split(DataOptions("t.csv", schema=str(schema), test_share=0.2, partition_key=3))
+    assert found == split_digest(3, 0.2, "named unit patient")

@@ -19,7 +19,7 @@ from taciturn.federation import messages as wire
 from taciturn.federation.agent import SiteAgent
 from taciturn.federation.agreement import Agreement, derive_agreement, load_site_dataset
 from taciturn.federation.coordinator import FINISHED, Coordinator
-from taciturn.federation.coordinator_process import open_study
+from taciturn.federation.coordinator_process import begin_study, open_study
 from taciturn.federation.journal import Journal
 from taciturn.federation.local_cluster import replay
 from taciturn.federation.messages import (
@@ -163,8 +163,12 @@ class Federation:
     def journal(self, site: str) -> Any:
         return Journal.read(self.site(site).state)
 
+    def opened(self, without: Sequence[str] = ()) -> Coordinator:
+        """Begin or resume the study."""
+        return open_study(begin_study(self.terms, self.root / "run"), without)
+
     def coordinator(self) -> UploadCoordinator:
-        return uploading(open_study(self.terms, self.root / "run"))
+        return uploading(self.opened())
 
     @contextmanager
     def agent(self, site: str, seed: int | None = SEED) -> Iterator[SiteAgent]:

@@ -17,6 +17,7 @@ from taciturn.federation import messages as wire
 from taciturn.federation.agent import SiteAgent
 from taciturn.federation.identity import Identity
 from taciturn.federation.messages import Invitation, Question, Ready, Refusal, SumAnswer, SumRequest, SumRoundRequest
+from taciturn.federation.site_session import non_private_reason
 from taciturn.federation.sum_session import SumSession
 from taciturn.federation.sum_terms import noise_number, sum_study
 from taciturn.privacy.noise import SeededNoise
@@ -111,7 +112,8 @@ class Crew:
 
     @property
     def study(self) -> SumStudy:
-        return sum_study(self.federation.agreement, self.experiment)
+        (source,) = {non_private_reason(agent.seed) for agent in self.agents.values()}
+        return sum_study(self.federation.agreement, self.experiment, source)
 
     @property
     def now(self) -> Directory:

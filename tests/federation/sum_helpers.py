@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from taciturn.federation import messages as wire
-from taciturn.federation.coordinator_process import open_study
 from taciturn.federation.identity import Identity
 from taciturn.federation.messages import Question, Refusal, Reply, SumAnswer, SumRequest, SumRoundRequest
 from taciturn.federation.policy import read_site, write_peer
@@ -49,7 +48,7 @@ class SumFederation(Federation):
 
     def summing(self, without: tuple[str, ...] = ()) -> SumCoordinator:
         """Begin or resume the study."""
-        study = open_study(self.terms, self.root / "run", without)
+        study = self.opened(without)
         assert isinstance(study, SumCoordinator)
         return study
 

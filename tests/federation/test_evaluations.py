@@ -15,7 +15,6 @@ from taciturn.federation import coordinator, site_session
 from taciturn.federation import messages as wire
 from taciturn.federation.agreement import derive_agreement
 from taciturn.federation.coordinator import EVALUATED, FINISHED, WAITING, Coordinator
-from taciturn.federation.coordinator_process import open_study
 from taciturn.federation.journal import Journal
 from taciturn.federation.messages import (
     Invitation,
@@ -219,9 +218,11 @@ def losing_measures(exchange: Local, times: int, sites: tuple[str, ...] = ("s2",
     ("evaluations", "times", "expected"),
     [
         (5, 1, [True] * 5),  # the reserve pays for another slot
-        (2, 1, [False, True]),  # there is none: the model of this round is not evaluated, the last one is
+        (2, 1, [True, True]),  # a few evaluations have one too
+        (2, 2, [False, True]),  # it is used up: the model of this round is not evaluated, the last one is
         (5, 3, [False, False, True, True, True]),
-        (1, 1, [False]),
+        (1, 1, [True]),
+        (1, 2, [False]),
     ],
 )
 def test_a_lost_slot_is_paid_from_the_reserve_and_training_continues(
@@ -284,7 +285,7 @@ def test_an_evaluation_for_which_too_few_sites_are_left_does_not_keep_a_study_op
     federation = summed(tmp_path, rounds=2) if kind == "sum" else own_noise(tmp_path, rounds=2)
     gone = federation.terms.agents[1:4]  # they are there until the last evaluation, and then never again
     with federation.agents() as agents:
-        exchange, study = Local(agents), open_study(federation.terms, federation.root / "run")
+        exchange, study = Local(agents), federation.opened()
 
         def fault(site: str, message: Question) -> str:
             measures = isinstance(message, MeasureRequest) or subject_of(message) == MEASURES
@@ -532,7 +533,7 @@ def test_sites_that_die_while_they_measure(
     try:
         exchange.agents = {site: exchange.start(site) for site in federation.terms.agents}
         monkeypatch.setattr(owner, attribute, dying)
-        study = open_study(federation.terms, federation.root / "run")
+        study = federation.opened()
         for _ in range(40):
             if study.run(exchange) == FINISHED and not study.unclosed_sites:
                 break
@@ -598,21 +599,22 @@ def test_random_losses_and_deaths(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 # ---- an evaluation on request
 
 
-@pytest.mark.parametrize("kind", ["sum", "own"])
-def test_one_evaluation_on_request_leaves_the_study_as_it_is(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "rounds"), [("sum", [1, 3, 6]), ("own", [1, 6])])
+def test_one_evaluation_on_request_leaves_the_study_as_it_is(tmp_path: Path, kind: str, rounds: list[int]) -> None:
+    """It is the spare one of a secure sum; else it is one of the two that are planned."""
     federation = summed(tmp_path, rounds=6) if kind == "sum" else own_noise(tmp_path, rounds=6)
     with federation.agents() as agents:
         exchange = Local(agents)
-        study = open_study(federation.terms, federation.root / "run")
+        study = federation.opened()
         assert study.run(exchange, stop=lambda: study.progress.round >= 1) == "stopped"
         for _ in range(2):  # the second time there is nothing to do
-            study = open_study(federation.terms, federation.root / "run")
+            study = federation.opened()
             study.evaluate_now = True
             assert study.run(exchange) == EVALUATED
             assert [t for t, *_ in evaluated(study)] == [1] and study.progress.round == 1
-        study = open_study(federation.terms, federation.root / "run")
+        study = federation.opened()
         assert conducted(study, exchange) == FINISHED
-    assert [t for t, *_ in evaluated(study)] == [1, 6]  # one of the two that are paid was used before
+    assert [t for t, *_ in evaluated(study)] == rounds
     assert isinstance(study, SumCoordinator | UploadCoordinator)
     check_like_replay(federation, study)
 

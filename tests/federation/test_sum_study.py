@@ -17,6 +17,7 @@ from taciturn.federation.messages import CloseRequest, Question
 from taciturn.federation.run_folder import read_rounds
 from taciturn.federation.sum_coordinator import SumCoordinator
 from taciturn.federation.sum_terms import describe_noise
+from taciturn.objectives.private_measures import MeasureLayout
 from taciturn.planning.plan import plan_from_facts
 from taciturn.privacy.events import Discrete, Event
 from taciturn.runs.folder import read_lines
@@ -365,7 +366,7 @@ def test_a_site_that_plans_other_noise_from_the_same_terms_is_in_no_sum(
 
 def test_noise_has_the_same_description_on_machines_whose_logarithms_differ_in_the_last_bit(tmp_path: Path) -> None:
     agreement = make_sums(tmp_path, only=("s1",)).agreement
-    said = describe_noise(agreement)
+    said = describe_noise(agreement, "")
 
     def with_scale(factor: float) -> str:
         plan = agreement.plan
@@ -374,7 +375,7 @@ def test_noise_has_the_same_description_on_machines_whose_logarithms_differ_in_t
             assert isinstance(event, Discrete)
             moved[replace(event, scale=event.scale * factor)] += count
         part = agreement.part._replace(plans=(replace(plan, events=moved),))
-        return describe_noise(replace(agreement, study_plan=agreement.study_plan._replace(parts=[part])))
+        return describe_noise(replace(agreement, study_plan=agreement.study_plan._replace(parts=[part])), "")
 
     assert with_scale(1.0) == with_scale(1.0 + 2**-52) == said != with_scale(1.0 + 1e-7)
     for word in ("sigma", "l2", "coordinates", "share", "bits", "unit"):
@@ -383,4 +384,15 @@ def test_noise_has_the_same_description_on_machines_whose_logarithms_differ_in_t
 
 def test_measures_are_described_with_the_noise(tmp_path: Path) -> None:
     study = {"evaluations": 1, "test_share": 0.5, "rounds": 3}
-    assert '"measure share":' in describe_noise(make_sums(tmp_path, {"study": study}, only=("s1",)).agreement)
+    agreement = make_sums(tmp_path, {"study": study}, only=("s1",)).agreement
+    part, measure = agreement.part, agreement.measure
+    assert measure is not None
+
+    def with_measure(**changes: Any) -> str:
+        plan = agreement.study_plan._replace(parts=[part._replace(measure=replace(measure, **changes))])
+        return describe_noise(replace(agreement, study_plan=plan), "")
+
+    said = with_measure()
+    assert said == describe_noise(agreement, "") and said != describe_noise(agreement, "seeded")
+    others = {"bits": (measure.bits[0] - 1,), "share": 0.9 * measure.share, "layout": MeasureLayout(3, True)}
+    assert all(with_measure(**{name: value}) != said for name, value in others.items())

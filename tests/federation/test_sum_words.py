@@ -14,7 +14,7 @@ from taciturn.errors import InputError
 from taciturn.federation import messages as wire
 from taciturn.federation import run_folder
 from taciturn.federation.coordinator import FINISHED, STOPPED
-from taciturn.federation.coordinator_process import StudyLine, open_study, update_status
+from taciturn.federation.coordinator_process import StudyLine, update_status
 from taciturn.federation.journal import LEFT, Journal
 from taciturn.federation.messages import Question, SumAnswer
 from taciturn.federation.site_operations import site_status
@@ -199,8 +199,8 @@ def test_a_site_that_is_left_out_stays_in_earlier_sums_and_the_report_says_so(tm
         with pytest.raises(
             InputError, match="there are 3 sites, but quorum is 4; a smaller sum would have too little noise"
         ):
-            open_study(federation.terms, tmp_path / "run", ("s4", "s5"))
-        again = open_study(federation.terms, tmp_path / "run", ("s5",))
+            federation.opened(("s4", "s5"))
+        again = federation.opened(("s5",))
         assert conducted(again, Local(agents)) == FINISHED
     note = again.folder.read_summary().federation
     assert note is not None

@@ -23,6 +23,7 @@ from taciturn.objectives.private_measures import (
     MeasureLayout,
     summed_measures,
 )
+from taciturn.planning.evaluation_plan import measure_sensitivity
 from taciturn.privacy.events import NON_PRIVATE
 from taciturn.privacy.noise import SYSTEM_NOISE
 from taciturn.types import Array, Shard
@@ -74,6 +75,31 @@ def test_no_record_is_longer_than_declared(given_: tuple[str, int, Array, Array]
     for one, other in pairwise(each.astype(float)):
         assert np.linalg.norm(one - other) <= math.sqrt(2.0) * longest
         assert np.linalg.norm(np.concatenate([one, -other])) <= math.sqrt(2.0) * longest  # from one agent to another
+
+
+@given(records(), st.integers(1, 3))
+def test_replacing_a_unit_moves_the_sums_by_no_more_than_is_charged(
+    given_: tuple[str, int, Array, Array], most: int
+) -> None:
+    """Its new records may be at another agent, whose sum is released too."""
+    each, layout = vectors(*given_).astype(float), layout_of(*given_[:2])
+    before, after = each[:most].sum(axis=0), each[-most:].sum(axis=0)
+    removed, replaced = (
+        measure_sensitivity(layout, adjacency, most) * UNIT * (1.0 + 1e-12)
+        for adjacency in ("add-remove", "replace-one")
+    )
+    assert max(np.linalg.norm(before), np.linalg.norm(after)) <= removed
+    assert np.linalg.norm(before - after) <= replaced
+    assert np.linalg.norm(np.concatenate([before, -after])) <= replaced
+
+
+@pytest.mark.parametrize(("loss", "classes"), KINDS)
+def test_a_unit_of_sure_mistakes_that_moves_to_another_agent_reaches_what_is_charged(loss: str, classes: int) -> None:
+    k = max(1, classes)
+    each = vectors(loss, classes, -1e6 * np.eye(k)[[0, 0]], labels(classes, [0.0 if classes else 1.0] * 2))
+    moved = each.sum(axis=0).astype(float)
+    charged = measure_sensitivity(layout_of(loss, classes), "replace-one", 2) * UNIT
+    assert np.linalg.norm(np.concatenate([moved, -moved])) == pytest.approx(charged, rel=1e-3)
 
 
 @given(records())

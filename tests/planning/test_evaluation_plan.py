@@ -20,9 +20,11 @@ from taciturn.privacy.events import Discrete
 from taciturn.secure_sum.parameters import WIDTHS
 from taciturn.settings import resolve
 
+RESERVES = {1: 1, 4: 1, 5: 1, 6: 2}  # evaluations -> how many more a secure sum pays for
+
 TABLE: dict[str, Any] = {
     "data": "tests/data/clinics/records.csv", "schema": "tests/data/clinics/schema.toml", "total_records": 50_000,
-    "agents": 3, "noise": "seeded", "features": "none", "algorithm": "dpgd", "rounds": 5, "test_share": 0.2,
+    "agents": 3, "noise": "seeded", "features": "none", "algorithm": "dpgd", "rounds": 6, "test_share": 0.2,
     "partition_key": 0, "evaluations": 1,
 }  # fmt: skip
 
@@ -57,12 +59,12 @@ def test_the_noise_of_one_count_and_what_the_other_measures_cost() -> None:
     assert summed is not None and summed.deviation(0, 3) == pytest.approx(math.sqrt(3 * 1.5) * count, rel=1e-4)
 
 
-@pytest.mark.parametrize("evaluations", [1, 4, 5])
+@pytest.mark.parametrize("evaluations", [1, 4, 5, 6])
 @pytest.mark.parametrize("changes", [{}, {"trust": "secure-sum", "noise": "hardened", "reserve": 3}])
 def test_all_that_is_paid_keeps_the_budget(changes: dict[str, Any], evaluations: int) -> None:
     run, plan = plans(evaluations=evaluations, evaluation_epsilon=0.5, **changes)
     assert plan.bound.epsilon <= 0.5 and plan.bound.epsilon > 0.49
-    assert plan.charges == evaluations + (evaluations // 5 if "reserve" in changes else 0)
+    assert plan.charges == evaluations + (RESERVES[evaluations] if "reserve" in changes else 0)
     assert plan.events == {plan.event: plan.charges}
     assert run.bound == tightest(run.events, run.delta)  # the larger of the two
     assert (plan.width in WIDTHS) == ("trust" in changes)
@@ -93,13 +95,32 @@ def test_a_unit_of_several_records_is_charged_as_one(tmp_path: Path) -> None:
     assert three.l2 == 3.0 * one.l2 and three.scale == pytest.approx(3.0 * one.scale, rel=1e-5)
 
 
+@pytest.mark.parametrize("trust", [{}, {"trust": "secure-sum", "noise": "hardened"}])
+def test_a_unit_that_is_replaced_is_charged_on_both_sides(tmp_path: Path, trust: dict[str, Any]) -> None:
+    text = Path(TABLE["schema"]).read_text()
+    (tmp_path / "units.toml").write_text(text + '\n[unit]\ncolumn = "who"\nmax_records = 3\n')
+    for most, schema in ((1, TABLE["schema"]), (3, str(tmp_path / "units.toml"))):
+        for adjacency, sides in (("add-remove", 1), ("replace-one", 2)):
+            event = plans(adjacency=adjacency, schema=schema, **trust)[1].event
+            assert isinstance(event, Discrete)
+            assert event.l2 == pytest.approx(math.sqrt(sides) * most * math.sqrt(3.0), rel=1e-12)
+
+
+def test_a_run_whose_training_is_cheap_costs_what_its_evaluations_do() -> None:
+    """A record that is held out never trains, so what training costs says nothing about it."""
+    run, plan = plans(noise_multiplier=500.0)
+    trained = tightest(run.events, run.delta)
+    assert trained.epsilon < 0.1 and 0.99 < plan.bound.epsilon <= 1.0
+    assert run.bound == plan.bound
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"test_share": 0.0}, "no records are held out: give --test-share"),
         ({"test_share": 0.0, "test": "public.csv"}, "test is public.csv, so no records are held out"),
         ({"evaluations": 0, "evaluation_epsilon": 1.0}, "evaluations is 0"),
-        ({"evaluations": 6}, "dpgd has 5 rounds"),
+        ({"evaluations": 7}, "dpgd has 6 rounds"),
         ({"evaluation_epsilon": 1.5}, "must be at most total-epsilon, 1"),
         ({"evaluation_epsilon": 1.0, "adjacency": "replace-one"}, "must be below total-epsilon, 1"),
         ({"evaluation_epsilon": "inf"}, "must be at most total-epsilon, 1"),

@@ -48,6 +48,7 @@ from taciturn.secure_sum.slot_messages import (
     RevealedShares,
     ShareRequest,
     SumQuestion,
+    alive_statement,
 )
 from taciturn.secure_sum.sum_wire import MAGIC, SumMalformed, SumMessage, SumRefused
 from tests.secure_sum.helpers import (
@@ -218,10 +219,17 @@ def test_signatures_of_sites_outside_the_cohort_do_not_count() -> None:
     question, y = made.question(0), numbers_of(made)
     opening = made.opening(question)
     uploads = {site: opening.read_upload(site, made.members[site].upload(question, y[site])) for site in (1, 2, 3, 4)}
-    request = ShareRequest(question, (1, 2, 3, 4), (6,), bytes(64)).to_bytes()
-    assert len(uploads) == 4
+    masked = opening.add(uploads)
+    request = opening.alive_request(masked)
+    signed = {
+        site: opening.read_signature(site, masked.alive, made.members[site].agree(request)) for site in (1, 2, 3, 4)
+    }
+    # a colluder that is not in the cohort signs too: it is a site of the study, and what it signs is this set
+    outside = identity(6).sign(alive_statement(made.study, opening.context, masked.alive, 6))
+    signatures = b"".join([signed[1], signed[2], signed[3], outside])
     with pytest.raises(SumRefused, match="signature of site 6 is not of this context and set, or not of the cohort"):
-        made.members[1].reveal(request)
+        made.members[1].reveal(ShareRequest(question, masked.alive, (1, 2, 3, 6), signatures).to_bytes())
+    made.members[1].reveal(ShareRequest(question, masked.alive, (1, 2, 3, 4), b"".join(signed.values())).to_bytes())
 
 
 def test_a_record_is_extended_and_never_replaced() -> None:

@@ -95,6 +95,14 @@ def test_all_rows_of_a_person_are_protected_together(most: int, used: list[NDArr
 
 
 @pytest.mark.filterwarnings(LEFT_OUT)
+def test_a_person_is_one_unit_however_the_number_is_written(used: list[NDArray[Any]]) -> None:
+    x, y, _ = problem()
+    written = [form for n in range(30) for form in (n, float(n), f"{n}.0", f" 0{n}")]
+    classifier(max_records=1, clip=0.1).fit(x, y, groups=np.array(written, dtype=object))
+    assert len(used[0]) == 30
+
+
+@pytest.mark.filterwarnings(LEFT_OUT)
 def test_a_series_names_the_unit_and_a_ledger_is_held_to_it(tmp_path: Any) -> None:
     pandas = pytest.importorskip("pandas")
     x, y, _ = problem()

@@ -312,7 +312,7 @@ def evaluate(terms: Path, out: Path | None, as_json: bool, **running: Any) -> No
     """
     check_engine()
     from taciturn.federation.coordinator import STOPPED
-    from taciturn.federation.coordinator_process import open_study
+    from taciturn.federation.coordinator_process import begin_study
     from taciturn.federation.terms import read_terms
 
     read = read_terms(terms)
@@ -323,7 +323,7 @@ def evaluate(terms: Path, out: Path | None, as_json: bool, **running: Any) -> No
     if outcome == STOPPED:
         note("stopped: nothing was measured")
         raise Exit(130)
-    schedule, rows = open_study(read, place.resolve()).schedule, folder.read_evaluations()
+    schedule, rows = begin_study(read, place.resolve()).schedule, folder.read_evaluations()
     if as_json:
         print_json({"ended": folder.finished, "paid": schedule.paid, "left": schedule.left, "evaluations": rows})
         return

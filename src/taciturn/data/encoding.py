@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -147,6 +147,25 @@ def scale_columns(table: Table, schema: Schema, tally: Tally) -> NDArray[np.floa
             values, absent = _numbers(table, rule, tally)
             x[:, own.start], x[:, own.start + 1 : own.stop] = rule.scaled(values, schema.scale), absent[:, None]
     return x
+
+
+def drawn_features(table: Table, schema: Schema, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the features [n, J] whose bits decide a record's draw: x, with every column of numbers on a linear scale.
+
+    Sums and quotients are rounded exactly, so their bits are the same everywhere. The last bit of a logarithm depends
+    on the processor and on the release of numpy, and a record that is held out must be held out everywhere.
+
+    Parameters
+    ----------
+    table, schema
+        The table and its schema.
+    x
+        Its features on the schema's own scales, [n, J]; see `scale_columns`.
+    """
+    if not schema.stretched:
+        return x
+    rules = (replace(rule, scale="linear") if isinstance(rule, Numeric) else rule for rule in schema.columns)
+    return scale_columns(table, replace(schema, columns=tuple(rules)), Tally())
 
 
 def read_label(table: Table, schema: Schema, tally: Tally) -> tuple[NDArray[Any], NDArray[np.bool_]]:

@@ -240,8 +240,8 @@ def _count_agents(options: DataOptions, schema: Schema, records_max: Sizes | Non
 def record_split(options: DataOptions) -> str:
     """Return a name for the rule by which records train or are held out; empty if no share is held out.
 
-    Two studies with the same name agree on every unit. Units with a column are drawn by the text in it, other records
-    by their encoded content.
+    Two studies with the same name agree on every unit. Units with a column are drawn by the name in it (see
+    `unit_name`), other records by their encoded content, with all numbers on linear scales.
     """
     if not options.test_share:
         return ""
@@ -249,7 +249,8 @@ def record_split(options: DataOptions) -> str:
     if not source_for(options.data).published:
         schema = read_schema(options.schema)
         content = replace(schema, agent=None, agents=(), interactions=(), class_weights=(), weight=None)
-        decided_by = f"unit {schema.unit.column}" if schema.unit else f"record {dump_schema(content)}"
+        by_record = "linear record" if schema.stretched else "record"
+        decided_by = f"named unit {schema.unit.column}" if schema.unit else f"{by_record} {dump_schema(content)}"
     return split_digest(options.partition_key, options.test_share, decided_by)
 
 

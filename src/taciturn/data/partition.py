@@ -347,7 +347,10 @@ def unit_draws(units: Units, key: int, purpose: bytes = HOLD_OUT) -> NDArray[np.
 
 
 def record_draws(x: NDArray[Any], labels: NDArray[Any], key: int, purpose: bytes = HOLD_OUT) -> NDArray[np.float64]:
-    """Return each record's draw in [0, 1), from its encoded content and the key, [n]."""
+    """Return each record's draw in [0, 1), from its encoded content and the key, [n].
+
+    The content's bits must be the same on every machine; see `drawn_features` of `encoding`.
+    """
     contents = (row.tobytes() + label.tobytes() for row, label in zip(x, labels, strict=True))
     return np.array([_draw(key, purpose, content) for content in contents], dtype=np.float64)
 

@@ -237,6 +237,11 @@ class Schema:
     weight: RecordWeight | None = None
 
     @property
+    def stretched(self) -> bool:
+        """Whether a column of numbers has another scale than the linear one."""
+        return any(isinstance(rule, Numeric) and rule.scale != "linear" for rule in self.columns)
+
+    @property
     def weighted(self) -> bool:
         """Whether some records may count less than others."""
         return bool(self.class_weights) or self.weight is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from typing import NamedTuple
 
@@ -88,6 +89,26 @@ def whole_number(text: str) -> int | None:
     """
     value = parse_number(text)
     return int(value) if math.isfinite(value) and value.is_integer() else None
+
+
+def unit_name(text: str) -> str:
+    """Return the name of the unit that a cell's text stands for: 7, 7.0 and 07 are one unit.
+
+    Two numbers that are different have different names, also those that a floating-point number cannot tell apart.
+
+    Examples
+    --------
+    >>> unit_name("7.0"), unit_name("007"), unit_name("p7"), unit_name("7.5")
+    ('7', '7', 'p7', '7.5')
+    >>> unit_name("9007199254740993.0")
+    '9007199254740993'
+    """
+    text = text.strip()
+    if not math.isfinite(parse_number(text)):
+        return text
+    number = Decimal(text)
+    whole = number.to_integral_value()
+    return str(int(whole)) if whole == number else text
 
 
 def _parse_numbers(cells: tuple[str, ...]) -> NDArray[np.float64] | None:

@@ -128,7 +128,7 @@ class Coordinator(ABC):
         self.chain = self.folder.chain
         ledger = RunLedger.from_rows(self.chain.read(), self.chain.path)
         self.charged = {(entry.agent, place_of(entry)) for entry in ledger.releases}
-        self.measured = {place_of(entry) for entry in ledger.releases if entry.held_out}
+        self.measured = measured_places(ledger)
         self.evaluations = self.folder.read_evaluations()
         self.non_private_sites = {entry.agent for entry in ledger if isinstance(entry, NonPrivateEntry)}
 
@@ -358,15 +358,18 @@ class Coordinator(ABC):
             if isinstance(reply, Refusal):
                 self._record_refusal(site, reply)
                 continue
-            if reply.non_private and site not in self.non_private_sites:
-                # without protection at one site the whole study is not private, and the ledger says so
-                self.chain.append([{"kind": "non_private", "agent": site, "reason": printable(reply.non_private)}])
-                self.non_private_sites.add(site)
+            self._note_noise(site, printable(reply.non_private))
             self.bad_answers[site] = 0
             exchange.set_version(site, reply.version)
             self.log_event("ready", site=site)
             ready.add(site)
         return ready
+
+    def _note_noise(self, site: str, non_private: str) -> None:
+        """Record why a site's noise protects nobody: then the whole study is not private, and the ledger says so."""
+        if non_private and site not in self.non_private_sites:
+            self.chain.append([{"kind": "non_private", "agent": site, "reason": non_private}])
+            self.non_private_sites.add(site)
 
     def _record_missing(self, site: str, t: int) -> None:
         self.log_event("missing", site=site, round=t)
@@ -527,6 +530,11 @@ class Coordinator(ABC):
             The site, the round, the reason, ..., as JSON.
         """
         append_lines(site_events_path(self.folder), [{"time": round(time.time(), 3), "event": event, **fields}])
+
+
+def measured_places(ledger: RunLedger) -> set[Place]:
+    """Return the evaluations of a ledger, or their slots."""
+    return {place_of(entry) for entry in ledger.releases if entry.held_out}
 
 
 def site_events_path(folder: RunFolder) -> Path:

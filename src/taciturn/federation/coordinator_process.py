@@ -8,14 +8,14 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import NamedTuple, TypedDict, cast
 
 from taciturn.core.storage import make_file, to_json, write_text
 from taciturn.data import encode, read_schema, read_table
 from taciturn.errors import InputError, unknown_name
-from taciturn.federation.agreement import derive_agreement
+from taciturn.federation.agreement import Agreement, derive_agreement
 from taciturn.federation.confinement import shield
-from taciturn.federation.coordinator import EVALUATED, FINISHED, Coordinator, site_events_path
+from taciturn.federation.coordinator import EVALUATED, FINISHED, Coordinator, measured_places, site_events_path
 from taciturn.federation.engine import Engine, EngineProcess, hub_address
 from taciturn.federation.exchange import SealedExchange
 from taciturn.federation.identity import Identity
@@ -29,9 +29,11 @@ from taciturn.federation.sum_coordinator import SumCoordinator
 from taciturn.federation.sum_terms import describe_parameters
 from taciturn.federation.terms import Terms
 from taciturn.federation.upload_coordinator import UploadCoordinator
+from taciturn.planning.study import Study
 from taciturn.privacy.trust import SECURE_SUM
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.metrics_log import JsonlTail
+from taciturn.training.private_evaluation import EvaluationSchedule
 from taciturn.types import Shard
 
 STUDY_FILE = "federation.json"
@@ -40,8 +42,21 @@ SILENCE_SECONDS = 15.0  # without a heartbeat, after which a hub is restarted
 POLL_SECONDS = 0.25
 
 
-def open_study(terms: Terms, path: Path, without: Sequence[str] = ()) -> Coordinator:
-    """Begin the study of these terms in a run folder, or resume the one in it.
+class BegunStudy(NamedTuple):
+    """A study with a run folder."""
+
+    agreement: Agreement
+    study: Study
+    folder: RunFolder
+
+    @property
+    def schedule(self) -> EvaluationSchedule:
+        """The evaluations that are planned, and how many of them the ledger says are spent."""
+        return EvaluationSchedule.of(self.agreement.part, len(measured_places(self.folder.read_ledger())))
+
+
+def begin_study(terms: Terms, path: Path) -> BegunStudy:
+    """Create the run folder of a study, or find it; what is in it is not changed.
 
     Parameters
     ----------
@@ -49,14 +64,11 @@ def open_study(terms: Terms, path: Path, without: Sequence[str] = ()) -> Coordin
         The study's terms.
     path : Path
         The run folder; it is created if it does not exist.
-    without : sequence of str
-        Sites to leave out for good: they are not asked again, and their uploads no longer count. The folder remembers
-        them.
 
     Raises
     ------
     InputError
-        If the folder belongs to something else or to other terms, or too few sites are left.
+        If the folder belongs to something else or to other terms.
     """
     published = terms.load_published()
     agreement = derive_agreement(terms, published)
@@ -69,16 +81,36 @@ def open_study(terms: Terms, path: Path, without: Sequence[str] = ()) -> Coordin
         create_study_folder(path, study, files={STUDY_FILE: content})
     folder = RunFolder.open(path)
     folder.check_home_machine()
-    begun = folder.read_json(STUDY_FILE)
-    if begun["terms"] != terms.digest:
+    if folder.read_json(STUDY_FILE)["terms"] != terms.digest:
         raise InputError(f"{path} was started under other terms than those in {terms.path}; choose another --out")
-    before = begun.get("without", [])
+    return BegunStudy(agreement, study, folder)
+
+
+def open_study(begun: BegunStudy, without: Sequence[str] = ()) -> Coordinator:
+    """Restore a study's state. The caller must hold the folder's lock, because lines are taken back.
+
+    Parameters
+    ----------
+    begun : BegunStudy
+        The study; see `begin_study`.
+    without : sequence of str
+        Sites to leave out for good: they are not asked again, and their uploads no longer count. The folder remembers
+        them.
+
+    Raises
+    ------
+    InputError
+        If too few sites are left.
+    """
+    agreement, study, folder = begun
+    stored = folder.read_json(STUDY_FILE)
+    before = stored.get("without", [])
     new = [site for site in dict.fromkeys(without) if site not in before]
-    _check_exclusions(terms, folder, [*before, *new], bool(new))
+    _check_exclusions(agreement.terms, folder, [*before, *new], bool(new))
     kind = UploadCoordinator if agreement.sum_parameters is None else SumCoordinator
-    coordinator = kind(agreement, study, folder, begun["experiment"], (*before, *new))
+    coordinator = kind(agreement, study, folder, stored["experiment"], (*before, *new))
     if new:
-        write_text(folder.path / STUDY_FILE, to_json(begun | {"without": coordinator.excluded}) + "\n")
+        write_text(folder.path / STUDY_FILE, to_json(stored | {"without": coordinator.excluded}) + "\n")
         for site in new:
             coordinator.log_event("left out", site=site, round=coordinator.progress.round)
     return coordinator
@@ -90,8 +122,6 @@ def _check_exclusions(terms: Terms, folder: RunFolder, sites: Sequence[str], new
             raise unknown_name("site", site, terms.sites)
     if new and folder.finished:
         raise InputError(f"{folder.path} has ended; no site can be left out of it")
-    if new and folder.busy:
-        raise InputError(f"{folder.path} is in use by another process; stop it first")
     left = len(terms.sites) - len(sites)
     if left < terms.quorum:
         summed = terms.settings.trust == SECURE_SUM
@@ -136,7 +166,7 @@ class StudyLine(TypedDict, total=False):
 
 @dataclass
 class CoordinatorProcess:
-    """A study in progress over a hub.
+    """A study in progress over a hub. The caller of `run` must hold the lock of its folder.
 
     Parameters
     ----------
@@ -176,7 +206,7 @@ class CoordinatorProcess:
         """Run the study until it ends or is stopped, and return its outcome; a hub that fails is restarted."""
         shield()
         self._skip_old_lines()
-        with self.folder.locked(), publish_status(self.status, self.folder.checkpoints / STATUS_FILE):
+        with publish_status(self.status, self.folder.checkpoints / STATUS_FILE):
             update_status(self.status, self.coordinator)
             self.audit("start", study=self.terms.name, experiment=self.coordinator.experiment)
             try:
@@ -316,17 +346,35 @@ def run_coordinator(
         raise InputError(f"{identity} is not the coordinator's identity in {terms.path}")
     kit = read_kit(kits / HUB, HUB)
     check_address(kit, terms)
-    coordinator = open_study(terms, out.resolve(), without)
+    begun = begin_study(terms, out.resolve())
+    if evaluate and begun.folder.finished and not without:
+        return begun.folder, FINISHED
+    with begun.folder.locked():  # before the state is restored: else lines of a process at work were taken back
+        coordinator = open_study(begun, without)
+        return begun.folder, _conduct(coordinator, kits, own, stop, watch, audit, evaluate)
+
+
+def _conduct(
+    coordinator: Coordinator,
+    kits: Path,
+    identity: Identity,
+    stop: Callable[[], bool],
+    watch: Callable[[StudyLine], None],
+    audit: AuditLog,
+    evaluate: bool,
+) -> str:
+    """Start the hub and run a restored study, unless it has nothing left to do; return its outcome."""
+    terms, folder = coordinator.agreement.terms, coordinator.folder
     if coordinator.excluded:
         LOG.info(f"left out of this study: {', '.join(coordinator.excluded)}")
     if coordinator.agreement.sum_parameters is not None:
         LOG.info(describe_parameters(coordinator.agreement.sum_parameters))
-    if evaluate and (coordinator.folder.finished or coordinator.is_evaluated):
-        return coordinator.folder, FINISHED if coordinator.folder.finished else EVALUATED
+    if folder.finished and (evaluate or not coordinator.unclosed_sites):
+        return FINISHED
+    if evaluate and coordinator.is_evaluated:
+        return EVALUATED
     if evaluate:
         check_can_evaluate(coordinator)
-    if coordinator.folder.finished and not coordinator.unclosed_sites:
-        return coordinator.folder, FINISHED
     coordinator.evaluate_now = evaluate
 
     def certificates() -> list[str]:
@@ -334,11 +382,10 @@ def run_coordinator(
         return [f"{site}={known[site]}" for site in coordinator.agents if site in known]
 
     limit = coordinator.agreement.message_limit + OVERHEAD
-    log = coordinator.folder.path / "engine.log"
+    log = folder.path / "engine.log"
     address = hub_address(terms.host, terms.port)
-    engine = Engine(HUB, certificates(), kit.path, address, limit, log, terms.engine_user)
-    process = CoordinatorProcess(terms, engine, own, coordinator, stop, watch, certificates, audit)
-    return coordinator.folder, process.run()
+    engine = Engine(HUB, certificates(), kits / HUB, address, limit, log, terms.engine_user)
+    return CoordinatorProcess(terms, engine, identity, coordinator, stop, watch, certificates, audit).run()
 
 
 def check_can_evaluate(coordinator: Coordinator) -> None:

@@ -72,15 +72,18 @@ class SumCoordinator(Coordinator):
     begun: set[str] = field(default_factory=set)  # sites that know that the epoch has begun
     doubtful: Counter[str] = field(default_factory=Counter)  # sites -> slots in which they sent wrong shares
     disputes: set[tuple[int, int]] = field(default_factory=set)  # dealers, and receivers whose boxes do not open
+    source: str | None = field(init=False)  # why the noise of the sums protects nobody; "" if it does; None: undecided
+    sources: dict[str, str] = field(default_factory=dict)  # the same of each site, as it said when it was ready
     _gone: set[str] = field(default_factory=set)  # sites that this round has lost
     _rejected: dict[str, str] = field(default_factory=dict)  # in this round: site -> reason
     _traffic: tuple[int, int] = (0, 0)  # bytes of this round from the sites and to the sites
 
     def __post_init__(self) -> None:
-        self.sums = sum_study(self.agreement, self.experiment)
         self.files = SumFiles(self.folder, self.agreement.part.batch.algorithm)
         self.state, self.epoch = self.files.restore(self.agreement.zero), self.files.read_epoch()
         super().__post_init__()
+        self.source = self._read_source()
+        self.sums = sum_study(self.agreement, self.experiment, self.source or "")
         self.pending = self.files.read_attempt(self.state.round, self.epoch)
         if self.evaluation_begun and self.is_evaluated:
             self.pending = None
@@ -138,6 +141,38 @@ class SumCoordinator(Coordinator):
         """How many slots sites were asked to upload gradients in."""
         return len(self.asked - self.measured)
 
+    def _read_source(self) -> str | None:
+        """Return the source of the noise in a study that is resumed: its first epoch has decided."""
+        if self.non_private_sites:
+            return self.folder.read_ledger().non_private
+        return None if self.epoch.number < 0 else ""
+
+    def _note_noise(self, site: str, non_private: str) -> None:
+        self.sources[site] = non_private  # the ledger notes it once the site takes part in sums
+
+    def _of_one_source(self, ready: Sequence[str]) -> list[str]:
+        """Return the sites that can be in one sum, and refuse those whose noise has another source.
+
+        Every site relies on the others' shares of the noise. So sites whose noise protects nobody are only in sums of
+        such sites, and `SumStudy` has the source. The first sites that are ready decide on it.
+        """
+        if self.source is None:
+            self.source = min(self.sources[site] for site in ready)  # "" if the noise of any of them protects
+            self.sums = sum_study(self.agreement, self.experiment, self.source)
+        for site in ready:
+            own = self.sources[site]
+            if own == self.source:
+                super()._note_noise(site, own)
+                continue
+            reason = (
+                f"its noise is {own or 'not seeded'}, and this study's sums are of sites whose noise is "
+                f"{self.source or 'not seeded'}: each relies on the shares of the others, so the two do not mix"
+            )
+            self.log_event("refused", site=site, round=self.progress.round + 1, reason=reason)
+            self.backoffs[site] = Backoff(self.invited_at[site], math.inf, reason)
+            self._gone.add(site)
+        return [site for site in ready if site not in self._gone]
+
     @property
     def _round_begun(self) -> bool:
         """Whether the pending slot is a round."""
@@ -178,6 +213,7 @@ class SumCoordinator(Coordinator):
         A slot that was opened stays pending until the caller has stored its sum.
         """
         self._gone, self._rejected, self._traffic = set(), {}, (0, 0)
+        ready = self._of_one_source(ready)
         directory = self._join_epoch(exchange, ready, t)
         roster = [] if directory is None else self._present(ready, directory.sites)
         if directory is None or not (self.pending or len(roster) >= self.quorum):

@@ -23,7 +23,7 @@ from taciturn.federation.identity import Identity
 from taciturn.federation.journal import Charge, Slot
 from taciturn.federation.messages import SumAnswer, SumRequest, SumRoundRequest
 from taciturn.federation.run_folder import record_round
-from taciturn.federation.site_session import Refused, SiteSession
+from taciturn.federation.site_session import Refused, SiteSession, non_private_reason
 from taciturn.federation.sum_journal import PreparedEpoch, SumJournal
 from taciturn.federation.sum_terms import SPARE_EPOCHS, noise_number, sum_study, verified_sites
 from taciturn.privacy.events import BatchEvent
@@ -59,7 +59,8 @@ class SumSession(SiteSession):
         """Read the state of epochs and slots from the journal, after the ledger is reconciled."""
         super().__post_init__()
         terms, name = self.agreement.terms, self.site.name
-        study, signer = sum_study(self.agreement, self.experiment.id), Identity.open(self.site.identity)
+        study = sum_study(self.agreement, self.experiment.id, non_private_reason(self.seed))
+        signer = Identity.open(self.site.identity)
         if signer.public != terms.identities[name]:
             raise Refused(f"the terms have another identity of {name} than the one in this site's identity file")
         number = terms.agents.index(name) + 1

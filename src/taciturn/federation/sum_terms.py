@@ -19,7 +19,7 @@ from taciturn.secure_sum.sum_context import SumStudy
 SPARE_EPOCHS = 50  # epochs of a study beyond its uploads; each leaves rows in a site's journal
 
 
-def sum_study(agreement: Agreement, experiment: str) -> SumStudy:
+def sum_study(agreement: Agreement, experiment: str, non_private: str) -> SumStudy:
     """Return what every key and signature of a study's sums is bound to.
 
     Parameters
@@ -28,6 +28,8 @@ def sum_study(agreement: Agreement, experiment: str) -> SumStudy:
         The study.
     experiment : str
         Its random name, 32 hexadecimal digits.
+    non_private : str
+        Why the noise of its sites protects nobody, or "" if it does; see `describe_noise`.
 
     Raises
     ------
@@ -43,15 +45,16 @@ def sum_study(agreement: Agreement, experiment: str) -> SumStudy:
         experiment=bytes.fromhex(experiment),
         parameters=agreement.sum_parameters,
         identities=tuple(terms.identities[site] for site in terms.sites),
-        noise=describe_noise(agreement).encode(),
+        noise=describe_noise(agreement, non_private).encode(),
     )
 
 
-def describe_noise(agreement: Agreement) -> str:
+def describe_noise(agreement: Agreement, non_private: str) -> str:
     """Return everything that sites must plan alike about noise and grids, as JSON.
 
     Each site charges what it plans itself, and relies on the others' shares. So sites that plan other noise from the
-    same terms, such as two releases, must not be in one sum. Numbers have 9 digits: planning compares and multiplies,
+    same terms, such as two releases, must not be in one sum, and neither must sites with seeded noise, which anyone can
+    draw again, and sites with noise from the operating system. Numbers have 9 digits: planning compares and multiplies,
     which is the same on all machines, but a clip or a step that is computed with logarithms may differ in its last
     bits.
 
@@ -59,6 +62,8 @@ def describe_noise(agreement: Agreement) -> str:
     ----------
     agreement : Agreement
         A study with a secure sum.
+    non_private : str
+        Why the noise protects nobody, such as "seeded"; "" if it does.
     """
     algorithm, plan, measure = cast(SummableAlgorithm, agreement.algorithm), agreement.plan, agreement.measure
     release, problem = cast(SummedGradient, algorithm.release).hardened, algorithm.problem
@@ -77,6 +82,8 @@ def describe_noise(agreement: Agreement) -> str:
             "measure bits": list(measure.bits),
             "measure length": measure.layout.length,
         }
+    if non_private:
+        found["non_private"] = non_private
     return canonical({name: _rounded(value) for name, value in found.items()}).decode()
 
 

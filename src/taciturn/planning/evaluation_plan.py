@@ -27,7 +27,7 @@ from taciturn.settings.checks import COLLUDERS
 MAX_BITS = 20  # a unit of a measurement is at most 2^20; finer fractions would not show beside the noise
 NOISE_LIMIT = 2.0**40  # the largest scale of noise in whole numbers
 REPLACED_SHARE = 0.25  # of total-epsilon, for evaluations with replace-one, whose cost adds to that of training
-PER_RESERVE = 5  # planned evaluations of a secure sum for which one more is paid
+PER_RESERVE = 5  # planned evaluations of a secure sum, or fewer, for which one more is paid
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +203,7 @@ def plan_evaluations(settings: Settings, facts: Facts, problem: Problem, total_e
     count = settings.evaluations
     if not count:
         return None
-    reserve = count // PER_RESERVE if settings.reserve else 0
+    reserve = -(-count // PER_RESERVE) if settings.reserve else 0
     layout, epsilon = measure_layout(facts, problem), evaluation_budget(settings, total_epsilon)
     if math.isinf(epsilon):
         number_format = _number_format(settings, facts, layout, 1.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,7 +18,7 @@ from taciturn.data.assemble import RawRecords, assemble
 from taciturn.data.feature_mapping import schema_shape
 from taciturn.data.partition import Partition, Units, agent_names, limit_unit_rows, partition_by_name
 from taciturn.data.schema import Unit
-from taciturn.data.table_cells import Table
+from taciturn.data.table_cells import Table, unit_name
 from taciturn.errors import InputError
 from taciturn.kernels.library import library
 from taciturn.objectives import LOSSES, REGULARISERS
@@ -135,18 +135,21 @@ def privacy_units(groups: Any, rows: int, max_records: Any) -> PrivacyUnits:
     if groups is None:
         return PrivacyUnits(Unit("record", most), None)
     name = str(getattr(groups, "name", None) or "group")
-    return PrivacyUnits(Unit(name, most), _encode_names("groups", "unit", groups, rows)[1])
+    return PrivacyUnits(Unit(name, most), _encode_names("groups", "unit", groups, rows, unit_name)[1])
 
 
-def _encode_names(what: str, kind: str, given: Any, rows: int) -> tuple[list[str], NDArray[np.int32]]:
-    """Return the distinct names, sorted, and the index of each row's name."""
+def _encode_names(
+    what: str, kind: str, given: Any, rows: int, meaning: Callable[[str], str] = str
+) -> tuple[list[str], NDArray[np.int32]]:
+    """Return the distinct names, sorted, and the index of each row's name; `meaning`: what a text stands for."""
     named = np.asarray(given, dtype=object)
     if named.shape != (rows,):
         raise InputError(f"{what} has shape {named.shape}: it must name the {kind} of each of the {rows} records")
     if any(name is None or name != name for name in named):  # noqa: PLR0124  NaN differs from itself
         raise InputError(f"{what} has a missing value: every record needs its {kind}")
-    names, of = np.unique(named.astype(str), return_inverse=True)
-    return [str(name) for name in names], of.astype(np.int32)
+    texts, own = np.unique(named.astype(str), return_inverse=True)
+    names, of = np.unique([meaning(str(text)) for text in texts], return_inverse=True)
+    return [str(name) for name in names], of[own].astype(np.int32)
 
 
 def identical_rows(x: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.int32]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from taciturn.core.arrays import release_memory
 from taciturn.data.allocation import ArrayAllocator, allocator_for, feature_rows, join_rows
 from taciturn.data.assemble import RawRecords, assemble
 from taciturn.data.dataset_source import PARTITION_OPTIONS, SOURCES, TABLE, DataOptions, Source
-from taciturn.data.encoding import LEFT_OUT, Tally, read_label, read_weights, scale_columns
+from taciturn.data.encoding import LEFT_OUT, Tally, drawn_features, read_label, read_weights, scale_columns
 from taciturn.data.feature_maps import BINS
 from taciturn.data.partition import (
     ASSIGNMENT,
@@ -31,7 +31,7 @@ from taciturn.data.partition import (
     uses_draws,
 )
 from taciturn.data.schema import Schema
-from taciturn.data.table_cells import Table
+from taciturn.data.table_cells import Table, unit_name
 from taciturn.data.table_io import TableFiles, names_agents, open_table, table_name, table_schema
 from taciturn.errors import InputError
 from taciturn.types import Classes, Dataset
@@ -128,11 +128,11 @@ class RowGroups:
         positions = [self._positions.setdefault(name, len(self._positions)) for name in names]
         self._codes.append(np.array(positions, dtype=np.int32)[codes])
 
-    def add_column(self, table: Table, column: str, kept: NDArray[np.bool_]) -> None:
-        """Add the kept rows of a chunk, whose groups a column names."""
+    def add_column(self, table: Table, column: str, kept: NDArray[np.bool_], name: Callable[[str], str] = str) -> None:
+        """Add the kept rows of a chunk, whose groups a column names; `name` is what a cell's text stands for."""
         names, codes = table.column(column).factorized
         used, ranks = np.unique(codes[kept], return_inverse=True)
-        self.add([str(names[code]) for code in used], ranks)
+        self.add([name(str(names[code])) for code in used], ranks)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -223,7 +223,9 @@ class EncodedTable:
         labels, labelled = read_label(chunk, self.schema, self._tally)
         kept = self._kept(chunk, labelled)
         weights = None if self._weights is None else read_weights(chunk, self.schema, labels, self._tally)
-        x, labels = (x, labels) if kept.all() else (x[kept], labels[kept])
+        drawn = drawn_features(chunk, self.schema, x) if self._draws else x
+        if not kept.all():
+            x, drawn, labels = x[kept], drawn[kept], labels[kept]
         rows = slice(self.rows, self.rows + len(x))
         if rows.stop > len(self._x):
             raise InputError(f"{chunk.parts[0].file} grew while it was read: do not change it until it is loaded")
@@ -231,9 +233,9 @@ class EncodedTable:
         if self._weights is not None and weights is not None:
             self._weights[rows] = weights[kept]
         for purpose, draws in self._draws.items():
-            draws[rows] = record_draws(x, labels, self.options.partition_key, purpose)
+            draws[rows] = record_draws(drawn, labels, self.options.partition_key, purpose)
         if self._unit:
-            self._units.add_column(chunk, self._unit, kept)
+            self._units.add_column(chunk, self._unit, kept, unit_name)
         if self._agent:
             self.agents.add_column(chunk, self._agent, kept)
         elif self._by_file:
