@@ -32,7 +32,10 @@ def test_your_own_table_is_protected_by_default(tmp_path: Path) -> None:
     """Nothing is set except the table and its public facts."""
     asked = (*TABLE, *DECLARED)
     for shown in (taciturn("plan", *asked).stdout, taciturn("run", *asked, "--dry-run").stdout):
-        assert "hardened" in shown and "seeded" not in shown
+        assert "hardened" in shown and "seeded" not in shown and "times one over" not in shown
+    large = (*asked, "--delta", "0.001")
+    for shown in (taciturn("plan", *large).stdout, taciturn("run", *large, "--dry-run").stdout):
+        assert "delta 0.001 is 0.6 times one over 600 records: it should be far smaller" in shown
     shown = taciturn("run", *asked, "--out", tmp_path / "r").stdout
     assert "total epsilon 1 at delta 1e-06" in shown
     assert "Simulated" not in shown and "seed" not in shown

@@ -37,6 +37,7 @@ def page(out: Path, **changes: Any) -> str:
           "one process simulates the secure sum", "the shares of any 2 of the 3 add up to all of it",
           "Nothing in this run prevents it"]),
         ({"mechanism": "laplace"}, ["Laplace noise", "at δ = 0"]),
+        ({"delta": 1e-3}, ["at delta 0.001 (delta 0.001 is 0.6 times one over 600 records: it should be far smaller)"]),
         ({"total_epsilon": "inf"}, ["No guarantee: the run was made without noise"]),
         ({"total_epsilon": "1,inf"}, ["(the run without noise protects nobody)",
                                         "the total epsilon for an observer of all 2 runs is infinite"]),

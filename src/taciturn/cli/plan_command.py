@@ -17,6 +17,7 @@ from taciturn.cli.output import JSON, PATH, check_new, describe_map, print_json,
 from taciturn.core.storage import format_bytes, write_text
 from taciturn.planning.plan import noise_meaning
 from taciturn.planning.tradeoffs import PlanFacts, PlanReport, plan_facts, planned_settings
+from taciturn.privacy.calibration import delta_condition
 from taciturn.privacy.trust import AGENTS, SECURE_SUM, SERVER
 from taciturn.reporting.tables import format_epsilon
 from taciturn.settings.checks import COLLUDERS
@@ -79,12 +80,14 @@ def _print(view: PlanReport, facts: PlanFacts) -> None:
     public = view.study.facts
     features = f"{public.features} features{describe_map(public.features_by)}"
     declared = "" if public.published else " (as declared)"
+    condition = delta_condition(facts["delta"], public.total_records)
     accountant = "" if facts["accountant"] == "none" else f" by {facts['accountant']}"
     for line in (
         f"{public.name}: {public.agents} agents, {public.total_records:,} records, {features}, "
         f"{public.outputs} outputs{declared}; protected: one {public.unit}",
         f"total epsilon {facts['total_epsilon']:g} at delta {facts['delta']:g}: {facts['algorithm']}, "
         f"{_count(facts['rounds'], 'round')}, {_count(facts['local_updates'], 'local update')} each",
+        *([f"note: {condition}"] if condition and facts["total_epsilon"] < math.inf else []),
         _noise(ALGORITHMS[facts["algorithm"]], facts, view.study.settings.trust),
         noise_meaning(view.study.settings),
         f"trust: {facts['trust']}",

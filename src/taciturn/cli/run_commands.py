@@ -32,6 +32,7 @@ from taciturn.errors import InputError
 from taciturn.kernels.library import library
 from taciturn.planning.dry_run import DataForecast, DryRunReport, RunForecast
 from taciturn.privacy.accountants import EXPLAINED
+from taciturn.privacy.calibration import delta_condition
 from taciturn.reporting.curves import run_label
 from taciturn.reporting.statements import PAPER_HEADLINE
 from taciturn.reporting.tables import format_epsilon
@@ -108,6 +109,8 @@ def _describe_privacy(report: DryRunReport) -> str:
     accountants = dict.fromkeys(run.accountant for run in runs if math.isfinite(run.spends))
     words = f"ε at delta {report.delta:g}"
     if accountants:
+        condition = delta_condition(report.delta, report.data.records)
+        words += f" ({condition})" if condition else ""
         words += f", by {'; '.join(EXPLAINED[name] for name in accountants if name)}"
     if len(runs) > 1:
         total = format_epsilon(report.all_runs_epsilon)

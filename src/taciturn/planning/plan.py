@@ -51,6 +51,7 @@ from taciturn.planning.study import (
     sampling_rate,
     with_agents,
 )
+from taciturn.privacy.calibration import delta_condition
 from taciturn.privacy.composition import StudyCost, total_cost
 from taciturn.privacy.noise import HARDENED
 from taciturn.privacy.trust import noise_share
@@ -115,6 +116,7 @@ def plan_study(settings: Settings) -> StudyPlan:
 
 def plan_from_facts(settings: Settings, facts: Facts, published: Dataset | None = None) -> StudyPlan:
     """Plan a study from its settings and the given facts; see `plan_study`."""
+    _check_delta(settings, facts)
     loss = settings.loss if settings.loss != "auto" else "softmax" if facts.classes else "squared"
     scaled = any(ALGORITHMS[name].scales_records for name in settings.algorithm)
     widest = 0.75 * facts.typical if scaled else facts.bound  # longer records are scaled down to it
@@ -133,6 +135,14 @@ def plan_from_facts(settings: Settings, facts: Facts, published: Dataset | None 
         if part.rounds < least:
             raise InputError(f"rounds is {part.rounds}; {part.batch.algorithm} needs at least {least} to give a model")
     return StudyPlan(settings, facts, problem, parts, published)
+
+
+def _check_delta(settings: Settings, facts: Facts) -> None:
+    """Refuse a delta at which publishing a random record would keep every budget."""
+    least = 1.0 / facts.total_records
+    if settings.delta >= least and min(settings.total_epsilon) < math.inf:
+        condition = delta_condition(settings.delta, facts.total_records)
+        raise InputError(f"{condition}; it must be far below {least:.2g}, as 1e-6 is")
 
 
 def _affordable(part: StudyPart) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from taciturn.privacy.accountants import EXPLAINED
+from taciturn.privacy.calibration import delta_condition
 from taciturn.privacy.events import Discrete, Hidden
 from taciturn.privacy.trust import PAPER_HEADLINE, SECURE_SUM, SERVER, SIMULATED_SUM, collusion, opened_sums
 from taciturn.runs.ledger import RunLedger
@@ -136,6 +137,8 @@ def headline(totals: PrivacyTotals) -> str:
     conditions = _trust_condition(totals)
     if len(kept) < len({run.total_epsilon for run in totals.runs}):
         conditions += " (the run without noise protects nobody)"
+    if too_large := delta_condition(totals.delta, totals.total_records):
+        conditions += f" ({too_large})"
     if max(kept) > LARGE_EPSILON:
         conditions += " (an epsilon above 10 protects little in practice)"
     if central := [name for name in totals.central if name in _protecting(totals)]:

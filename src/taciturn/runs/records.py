@@ -347,6 +347,7 @@ class PrivacyTotals(Record):
     missing: int = 0
     sum_protocol: bool = False  # whether a protocol opened the sums; else a simulation adds them
     delta: float
+    total_records: int = 0  # as declared; 0: not known
     total_epsilon: float  # the largest of all runs
     planned_epsilon: float
     all_runs_epsilon: float  # for an observer of all runs
