@@ -163,6 +163,9 @@ def test_completion_names_its_shells() -> None:
         (("run", "--data", "clinics/records.csv", "--schema", "clinics/scheme.toml"), "'clinics/schema.toml'?"),
         (("ledger", "stuby.toml"), "did you mean 'study.toml'?"),
         (("docter",), "did you mean 'doctor'?"),
+        (("help",), "use 'taciturn --help'"),
+        (("data", "help"), "use 'taciturn data --help'"),
+        (("data", "schema", "clinics/records.csv", "--label", "nolabel"), "compare it with the others"),
         (("run", "--algorithm", "hiden"), "did you mean 'hidden'?"),
     ],
 )
@@ -171,3 +174,4 @@ def test_misspelt_words_get_a_suggestion(tmp_path: Path, words: tuple[str, ...],
     (tmp_path / "study.toml").write_text("")
     schema = () if "--schema" in words or "--data" not in words else ("--schema", "clinics/schema.toml")
     assert hint in refused(*words, *schema, cwd=tmp_path)
+    assert "did you mean" not in refused("run", "nofile.toml", cwd=tmp_path)  # that is no study.toml

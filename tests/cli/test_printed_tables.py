@@ -39,9 +39,15 @@ def effects(name: str, knots: tuple[float, ...], effect: tuple[float, ...]) -> R
     )
 
 
+def terminal(monkeypatch: pytest.MonkeyPatch, width: int, real: bool = True) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(output.stdout, "_force_terminal", real)
+    monkeypatch.setattr(output.stdout, "width", width)
+
+
 @pytest.mark.parametrize("width", [68, 80])
 def test_numbers_are_whole(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output.stdout, "width", width)
+    terminal(monkeypatch, width)
     found = effects("median_income_of_the_block", (1e-5, 7.62939e-05, 14.37512), (-91412.34, 59412.3, 0.0))
     with output.stdout.capture() as captured:
         output.print_table(EFFECT_HEADINGS, effect_rows(found), texts=EFFECT_TEXTS)
@@ -75,6 +81,26 @@ def test_a_table_that_cannot_fit_is_not_cut(width: int, monkeypatch: pytest.Monk
     shown, cells = captured.get().splitlines()
     assert shown == "  ".join(headings) and cells.split() == ["100", "1", "29.87", "4.51", "279", "kB"]
     assert output.stdout.width == width
+
+
+def test_a_narrow_terminal_leaves_out_what_can_be_spared_and_breaks_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = ("sealed key shares for the next sums", "additive, ε = 0.5", "18.30 %", "15.02 %", "21.11 %", "0.0056")
+    headings = ("what", "run", "test error", "lowest", "highest", "objective")
+    shown = {}
+    for real, width in ((True, 80), (True, 60), (True, 40), (False, 60)):
+        terminal(monkeypatch, width, real)
+        with output.stdout.capture() as captured:
+            output.print_table(headings, [row], left=2, spare=(3, 4))
+        shown[real, width] = captured.get()
+        assert "additive, ε = 0.5" in captured.get() and "shares" in captured.get()
+    assert "lowest" in shown[True, 80] and max(map(len, shown[True, 80].splitlines())) <= 80
+    assert (
+        "lowest" not in shown[True, 60]
+        and "highest" in shown[True, 60]
+        and max(map(len, shown[True, 60].splitlines())) <= 60
+    )
+    assert "highest" not in shown[True, 40] and "18.30 %" in shown[True, 40] and "0.0056" in shown[True, 40]
+    assert len(shown[False, 60].splitlines()) == 2  # into a pipe, a row is a line
 
 
 def test_the_bounds_of_a_label_are_a_range(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_too_few_rounds_for_a_model_are_refused() -> None:
 
 def test_a_delta_that_allows_publishing_a_record_is_refused() -> None:
     """It does not matter where there is no noise."""
-    with pytest.raises(InputError, match="delta 0.5 is 300 times one over 600 records: it would allow publishing"):
+    with pytest.raises(InputError, match=r"delta 0\.5 is 300 times one over 600 records: it would allow publishing"):
         plan_study(resolve(CLINICS | {"delta": 0.5}))
     with pytest.raises(InputError, match="is 1 times one over 600 records"):
         plan_study(resolve(CLINICS | {"delta": 1 / 600}))

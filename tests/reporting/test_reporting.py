@@ -21,6 +21,7 @@ from taciturn.reporting.figures.style import save
 from taciturn.reporting.narrative import result_sentences
 from taciturn.reporting.tables import group_rows
 from taciturn.runs.folder import RunFolder
+from taciturn.runs.quality import ClassificationQuality
 from taciturn.runs.records import MetricsRow
 from tests.cli import helpers
 from tests.training.test_study import CLINICS
@@ -125,7 +126,7 @@ def test_the_report_is_self_contained_and_says_what_matters(run: taciturn.Run) -
     assert all(link.startswith("#") for link in page.loads)  # nothing is loaded from anywhere
     assert not re.search(r"@import|url\((?!#)", html)
     text = " ".join(" ".join(page.text).split())
-    assert f"3 parties with {run.summary['data']['records']} records in all trained one model together" in text
+    assert f"3 parties with {run.summary['data']['records']} records in all trained 12 models together" in text
     assert "No end-to-end guarantee: the total epsilon of this run is infinite." in text
     assert "computed from the private records" in text
     assert "checkpoint-seconds" in text  # the configuration, complete
@@ -148,7 +149,10 @@ def test_the_sentences_count_right(run: taciturn.Run) -> None:
     summary = run.folder.read_summary()
     first, second = result_sentences(summary)
     mean = np.mean([e["test_error"] for e in summary["runs"] if e["algorithm"] == "objpm" and e["epsilon"] == 1.0])
-    assert f"the right class for {100 * (1 - mean):.1f} of 100 new records" in first
+    assert f"the best with noise predicts the right class for {100 * (1 - mean):.1f} of 100 new records" in first
+    quality = summary.runs[0].quality
+    assert isinstance(quality, ClassificationQuality) and quality.baseline is not None
+    assert f"(always predicting the most frequent class, for {100 * (1 - quality.baseline.error):.1f})" in first
     assert "without any noise" in second
     assert "objpm, ε = 1 (mean of 3 seeds)" in second
     assert second.count("objpm") == 1  # the setting the sentence is about is not compared with itself

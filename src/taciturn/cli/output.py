@@ -6,7 +6,7 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import rich_click as click
 from rich.cells import cell_len
@@ -33,8 +33,11 @@ from taciturn.runs.records import EvaluationRow
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+SPREAD = ("lowest", "highest")  # of the errors of several seeds
 RESULT_COLUMNS = ("", "run", "seed", "test error", "objective", "rounds", "seconds", "sent up")  # 80 characters
 READABLE, GAP = 80, 2  # characters of a line, and around a column of a table
+LONG_NAME = 16  # characters from which a word, such as the name of a column, may take several lines
+SHORT = 20  # characters of a text that stays on one line, such as "additive, ε = 0.5"
 WITHOUT_LETTERS = re.compile(r"[\d.,+\-e%± ]+")  # a number, also among texts
 PATH = click.Path(path_type=Path)
 JSON_HELP = "print one JSON object, and nothing else, on stdout"
@@ -109,11 +112,13 @@ def print_table(
     left: int = 1,
     wrap: bool = False,
     texts: Sequence[int] | None = None,
+    spare: Sequence[int] = (),
 ) -> None:
-    """Print a table without truncating numbers.
+    """Print a table without truncating numbers or breaking words, except long names.
 
-    Long text takes several lines. A table that is still too wide is printed for at least 80 columns, and the terminal
-    wraps it.
+    On a terminal, long text takes several lines, and columns that can be spared are left out where they do not fit. A
+    table that is still too wide is printed for at least 80 columns, and the terminal wraps it. Elsewhere a row is a
+    line.
 
     Parameters
     ----------
@@ -127,29 +132,44 @@ def print_table(
         Whether all long cells take several lines.
     texts : sequence of int, optional
         The columns that hold texts, if they are not the first ones.
+    spare : sequence of int, optional
+        The columns that may be left out, the least useful first.
     """
+    folded = set(range(len(headings)) if wrap else range(left) if texts is None else texts)
+    columns = [(heading, *(row[i] for row in rows)) for i, heading in enumerate(headings)]
+    if stdout.is_terminal:
+        narrowest = [_narrowest(cells, i in folded) for i, cells in enumerate(columns)]
+    else:
+        narrowest = [max(map(cell_len, cells)) for cells in columns]
+    shown, unused = list(range(len(headings))), iter(spare)
+    while stdout.is_terminal and _width(narrowest, shown) > stdout.width and (i := next(unused, None)) is not None:
+        shown.remove(i)
     table = Table(box=None, header_style="bold", pad_edge=False)
-    folded = range(len(headings)) if wrap else range(left) if texts is None else texts
-    needed = GAP * len(headings)
-    for i, heading in enumerate(headings):
-        cells = [row[i] for row in rows if i not in folded or WITHOUT_LETTERS.fullmatch(row[i])]
-        narrowest = max(map(cell_len, (heading, *cells)))
-        table.add_column(
-            heading,
-            justify="left" if i < left else "right",
-            no_wrap=i not in folded,
-            overflow="fold",
-            min_width=narrowest,
-        )
-        needed += narrowest
+    for i in shown:
+        justify: Literal["left", "right"] = "left" if i < left else "right"
+        table.add_column(headings[i], justify=justify, no_wrap=i not in folded, overflow="fold", min_width=narrowest[i])
     for row in rows:
-        table.add_row(*row)
-    own = stdout.width
+        table.add_row(*(row[i] for i in shown))
+    own, needed = stdout.width, _width(narrowest, shown)
     stdout.width = own if needed <= own else max(needed, READABLE)
     try:
         stdout.print(table, crop=False)
     finally:
         stdout.width = own
+
+
+def _narrowest(cells: Sequence[str], folded: bool) -> int:
+    """Return the least width of a column: of its longest word if its texts may take several lines."""
+    return max(
+        min(max(map(cell_len, cell.split()), default=0), LONG_NAME)
+        if folded and cell_len(cell) > SHORT and not WITHOUT_LETTERS.fullmatch(cell)
+        else cell_len(cell)
+        for cell in cells
+    )
+
+
+def _width(narrowest: Sequence[int], shown: Sequence[int]) -> int:
+    return sum(narrowest[i] + GAP for i in shown)
 
 
 def describe_map(name: str) -> str:
@@ -160,7 +180,7 @@ def describe_map(name: str) -> str:
 def print_result(run: Run) -> None:
     """Print the results of a finished run and where its report is."""
     if has_seeds(run.runs):
-        print_table(GROUP_HEADINGS, group_rows(run.runs))
+        print_table(GROUP_HEADINGS, group_rows(run.runs), spare=[GROUP_HEADINGS.index(name) for name in SPREAD])
     else:
         print_table(*result_table(run.runs, RESULT_COLUMNS), left=2)
     say()

@@ -18,6 +18,7 @@ from taciturn.errors import InputError, unknown_name
 from taciturn.types import Classes, ColumnBlock, Dataset
 
 BINS = "bins"
+FAR_OFF = 2.0  # how many times more or fewer records than declared make a plan useless
 
 Sizes: TypeAlias = Mapping[str, int] | int
 """One number per agent by name, or one for all agents."""
@@ -295,6 +296,18 @@ def note_sizes(facts: Facts, dataset: Dataset) -> Dataset:
         if len(shard.x) > facts.most(agent)
     ]
     return replace(dataset, notes=(*dataset.notes, *notes))
+
+
+def check_total(facts: Facts, dataset: Dataset) -> Dataset:
+    """Add a warning, for the owner alone, if the training records of all agents are far from the declared total."""
+    total = facts.total_records
+    if not dataset.records or total / FAR_OFF <= dataset.records <= total * FAR_OFF:
+        return dataset
+    warning = (
+        f"total-records is {total:,}, but {dataset.records:,} records train the model: what the plan says of its "
+        "quality does not hold"
+    )
+    return replace(dataset, warnings=(*dataset.warnings, warning))
 
 
 def check_partition_sizes(facts: Facts, options: DataOptions) -> None:

@@ -307,7 +307,8 @@ def _demo_folder(out: Path | None, say: Say) -> Iterator[Path]:
             raise InputError(f"{out} exists; choose another folder")
         out.mkdir(parents=True, mode=0o700)
     root = Path(tempfile.mkdtemp(prefix="taciturn-demo-")) if out is None else out.resolve()
-    say(f"all files, and the output of every process, are in {root}")
+    fate = "" if out else ", deleted at the end; --out DIR keeps them"
+    say(f"all files, and the output of every process, are in {root}{fate}")
     keep = out is not None
     try:
         yield root

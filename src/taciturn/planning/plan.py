@@ -15,6 +15,7 @@ from taciturn.data import (
     apply_feature_map,
     check_facts,
     check_partition_sizes,
+    check_total,
     declared_facts,
     load,
     load_unmapped,
@@ -186,7 +187,7 @@ def load_data(plan: StudyPlan, dataset: Dataset | None = None, key: int | None =
         dataset = apply_feature_map(plan.dataset, options)
     elif dataset is None:
         check_partition_sizes(plan.facts, options)
-        dataset = note_sizes(plan.facts, load(options))
+        dataset = check_total(plan.facts, note_sizes(plan.facts, load(options)))
     check_facts(plan.facts, dataset)
     settings = with_agents(plan.settings, dataset)
     settings = replace(settings, partition_key="auto") if settings.private else settings

@@ -313,7 +313,7 @@ class BudgetLedger:
             raise BudgetExhausted(
                 f"the budget of {self.path} is exhausted: it allows epsilon {state.total_epsilon:g} at delta "
                 f"{state.delta:g}, {state.epsilon_used:.4g} is used or reserved, and this study would bring it to "
-                f"{after:.4g}; a study with total-epsilon {state.epsilon_next:.4g} still fits"
+                f"{after:.4g}; {state.room}"
             )
         return after
 

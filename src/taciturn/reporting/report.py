@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from taciturn.core.storage import write_text
+from taciturn.privacy.accountants import EXPLAINED
 from taciturn.privacy.signatures import OFFICER, ORGANISATION, Signable
 from taciturn.reporting.curves import first_of_labels, full_label, run_label
 from taciturn.reporting.evaluation_tables import (
@@ -82,6 +84,7 @@ def _render(folder: RunFolder, ledger: RunLedger, effects: list[tuple[str, str]]
     source, own_name = ledger.study.source, folder.path.resolve().name
     certified = guarantee(ledger.study, summary.privacy) if summary.mode == "certified" else None
     paper = None if certified else paper_statement(ledger, step_from_data=config["eta"] == "smooth")
+    totals = _totals(certified, labels) if certified else {}
     return _page().render(
         name=summary.federation.title if summary.federation else own_name,
         folder_name=own_name,
@@ -104,7 +107,8 @@ def _render(folder: RunFolder, ledger: RunLedger, effects: list[tuple[str, str]]
         effects=effects,
         evidence=_evidence(folder, config.get("ledger", ""), summary.federation is not None),
         privacy=certified or paper,
-        totals=_totals(certified, labels) if certified else {},
+        totals=totals,
+        bounds=_bounds(totals.values()),
         unprotected=_unprotected(certified, source) if certified else [],
         nominal={labels[run]: f"{total:,.6g}" for run, total in paper.nominal_sums.items()} if paper else {},
         without_noise=sorted({labels[run] for run in paper.without_noise}) if paper else [],
@@ -187,6 +191,14 @@ def _totals(certified: Guarantee, labels: Sequence[str]) -> dict[str, RunGuarant
     """Return the totals by label; runs that differ in their seed alone cost the same and are shown once."""
     first = {labels[row.run]: row for row in reversed(certified.runs)}
     return dict(reversed(first.items()))
+
+
+def _bounds(rows: Collection[RunGuarantee]) -> list[str]:
+    """Return the bounds that gave the totals, in words."""
+    finite = list(dict.fromkeys(row.accountant for row in rows if math.isfinite(row.spent)))
+    if all(math.isfinite(row.spent) for row in rows):
+        return finite
+    return [*finite, "the runs without noise have no finite bound"] if finite else [EXPLAINED["none"]]
 
 
 def _unprotected(certified: Guarantee, source: SourceFacts | None) -> list[str]:

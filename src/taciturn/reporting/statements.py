@@ -253,11 +253,12 @@ def _protected(study: StudyHeader, totals: PrivacyTotals, unit: str) -> list[str
     if not totals.budgets:
         return [f"No one: {WITHOUT_NOISE}"]
     facts, adjacency = study.facts, study.adjacency or ""
+    protected = "Protected" if totals.noise == "hardened" else "It would protect"
     limit = "" if facts.unit == "record" else f"; at most {facts.max_records} of its records are used"
     return [
         *([] if totals.noise == "hardened" else [NOT_PROTECTED]),
         *([POOLED_SUMS] if study.pooled_sums else []),
-        f"Protected: every single {unit} of every party{limit}.",
+        f"{protected}: every single {unit} of every party{limit}.",
         *_adversaries(study, totals),
         f"Neighbours ({adjacency}): {NEIGHBOURS[adjacency].format(unit=unit)}.",
         "Meaning: whatever someone concludes from all of it, they would have concluded with nearly the same "
@@ -336,6 +337,12 @@ def _explanation(study: StudyHeader, method: MethodFacts) -> str:
     if method.scales_records:
         bound = f"every record is scaled to length {float(study.record_bound or 0.0):.4g} at most"
     changed, target, charged = NOISE_ON[method.noise_on]
+    if method.counts_first:
+        bound = (
+            "first noisy counts of every column are released, then noisy gradients: the counts of every record are "
+            f"scaled, and its gradient is clipped, to length {float(study.clip or 0.0):.4g}"
+        )
+        changed = "every sum"
     where = "by the curator, who holds all records, before anything is sent" if method.central else _noise_place(study)
     return (
         f"{bound}, so that one {_unit_words(study.facts.unit)} changes {changed} by at most a known amount; "
@@ -456,14 +463,14 @@ def _unprotected_sum(totals: PrivacyTotals) -> list[str]:
         return ["Against the server: it sees what every party sends without noise."]
     if totals.sum_protocol:
         return [
-            "Against anyone who learns what more parties know than stated above, or who can break the masks: they rest "
-            "on X25519, ChaCha20, HKDF with SHA-256 and Ed25519, and a quantum computer could remove masks that "
+            "If more parties collude with the server than stated above, or if someone breaks the masks: they rest on "
+            "X25519, ChaCha20, HKDF with SHA-256 and Ed25519, and a quantum computer could remove masks that "
             "someone has recorded. What a single party sent has one share of the noise, which is not enough.",
             "The model against a dishonest party: nobody sees what a single party sends, so one party can spoil the "
             "sum, and with it the model, without being noticed.",
         ]
     lines = [
-        "Against anyone who sees what a single party sends, or learns what more parties know than stated above: one "
+        "If someone sees what a single party sends, or more parties collude with the server than stated above: one "
         f"share of the noise is not enough. Nothing in this run prevents it: {SIMULATED_SUM}."
     ]
     if totals.colluders == 0:

@@ -38,7 +38,7 @@ from taciturn.training.recorder import Recorder
 from taciturn.training.simulate import Round, SimulationState, simulate, start
 from taciturn.training.simulate_sums import simulate_pooled, simulate_sums, start_sums
 from taciturn.training.torch_backend import matmul_precision, on_device
-from taciturn.types import Array, Shard
+from taciturn.types import Array, Classes, Shard
 
 FLUSH_SECONDS = 1.0  # after which rounds with fresh noise are charged, written and shown
 logger = logging.getLogger(__name__)
@@ -51,6 +51,7 @@ class Progress(NamedTuple):
     t: int  # rounds done
     rounds: int
     test_error: Array | None  # [R], of the last evaluation
+    classes: bool = True  # whether it is the share of wrong classes, or else in the label's unit
 
 
 class Evaluation(NamedTuple):
@@ -164,7 +165,7 @@ def _train_part(
     waiting: list[Evaluation] = []  # not to be shown before the ledger has their rounds
     measured: list[EvaluationRow] = []  # nor these
     schedule = EvaluationSchedule.of(part, recorder.evaluations)
-    watch(Progress(batch, state.round, rounds, error))
+    watch(Progress(batch, state.round, rounds, error, isinstance(dataset.target, Classes)))
     group = group.with_requests(
         lambda: Requests(stop(), group.is_main and time.monotonic() >= recorder.due), alarm=recorder.is_uncovered
     )
@@ -198,7 +199,7 @@ def _train_part(
             measured.clear()
         if saving and not fresh:
             recorder.checkpoint(done)
-        watch(Progress(batch, done.t, rounds, error))
+        watch(Progress(batch, done.t, rounds, error, isinstance(dataset.target, Classes)))
         if stopping:
             raise Interrupted
 
