@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 SPREAD = ("lowest", "highest")  # of the errors of several seeds
 RESULT_COLUMNS = ("", "run", "seed", "test error", "objective", "rounds", "seconds", "sent up")  # 80 characters
 READABLE, GAP = 80, 2  # characters of a line, and around a column of a table
-LONG_NAME = 16  # characters from which a word, such as the name of a column, may take several lines
+SHORTEST = 6  # characters of a part of a word
 SHORT = 20  # characters of a text that stays on one line, such as "additive, ε = 0.5"
 WITHOUT_LETTERS = re.compile(r"[\d.,+\-e%± ]+")  # a number, also among texts
 PATH = click.Path(path_type=Path)
@@ -114,7 +114,7 @@ def print_table(
     texts: Sequence[int] | None = None,
     spare: Sequence[int] = (),
 ) -> None:
-    """Print a table without truncating numbers or breaking words, except long names.
+    """Print a table without truncating numbers or, if it can, breaking words.
 
     On a terminal, long text takes several lines, and columns that can be spared are left out where they do not fit. A
     table that is still too wide is printed for at least 80 columns, and the terminal wraps it. Elsewhere a row is a
@@ -137,17 +137,14 @@ def print_table(
     """
     folded = set(range(len(headings)) if wrap else range(left) if texts is None else texts)
     columns = [(heading, *(row[i] for row in rows)) for i, heading in enumerate(headings)]
+    shown, narrowest = list(range(len(headings))), [max(map(cell_len, cells)) for cells in columns]
     if stdout.is_terminal:
-        narrowest = [_narrowest(cells, i in folded) for i, cells in enumerate(columns)]
-    else:
-        narrowest = [max(map(cell_len, cells)) for cells in columns]
-    shown, unused = list(range(len(headings))), iter(spare)
-    while stdout.is_terminal and _width(narrowest, shown) > stdout.width and (i := next(unused, None)) is not None:
-        shown.remove(i)
+        shown, narrowest = _fitted(columns, folded, spare)
     table = Table(box=None, header_style="bold", pad_edge=False)
     for i in shown:
         justify: Literal["left", "right"] = "left" if i < left else "right"
-        table.add_column(headings[i], justify=justify, no_wrap=i not in folded, overflow="fold", min_width=narrowest[i])
+        whole = narrowest[i] == max(map(cell_len, columns[i]))
+        table.add_column(headings[i], justify=justify, no_wrap=whole, overflow="fold", min_width=narrowest[i])
     for row in rows:
         table.add_row(*(row[i] for i in shown))
     own, needed = stdout.width, _width(narrowest, shown)
@@ -158,10 +155,24 @@ def print_table(
         stdout.width = own
 
 
-def _narrowest(cells: Sequence[str], folded: bool) -> int:
-    """Return the least width of a column: of its longest word if its texts may take several lines."""
+def _fitted(
+    columns: Sequence[Sequence[str]], folded: Container[int], spare: Iterable[int]
+) -> tuple[list[int], list[int]]:
+    """Return which columns a terminal has room for, and the least width of each column."""
+    narrowest = [_narrowest(cells, i in folded) for i, cells in enumerate(columns)]
+    shown = list(range(len(columns)))
+    for i in spare:
+        if _width(narrowest, shown) > stdout.width:
+            shown.remove(i)
+    if _width(narrowest, shown) > stdout.width:  # to break a long name is better than to break every line
+        narrowest = [_narrowest(cells, i in folded, SHORTEST) for i, cells in enumerate(columns)]
+    return shown, narrowest
+
+
+def _narrowest(cells: Sequence[str], folded: bool, longest: int = READABLE) -> int:
+    """Return the least width of a column: of its longest word, up to `longest`, if its texts may be folded."""
     return max(
-        min(max(map(cell_len, cell.split()), default=0), LONG_NAME)
+        min(max(map(cell_len, cell.split()), default=0), longest)
         if folded and cell_len(cell) > SHORT and not WITHOUT_LETTERS.fullmatch(cell)
         else cell_len(cell)
         for cell in cells
@@ -169,7 +180,7 @@ def _narrowest(cells: Sequence[str], folded: bool) -> int:
 
 
 def _width(narrowest: Sequence[int], shown: Sequence[int]) -> int:
-    return sum(narrowest[i] + GAP for i in shown)
+    return sum(narrowest[i] + GAP for i in shown) - GAP
 
 
 def describe_map(name: str) -> str:
