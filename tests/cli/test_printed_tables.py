@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from taciturn.cli import output
-from taciturn.reporting.tables import EFFECT_HEADINGS, EFFECT_TEXTS, effect_rows
+from taciturn.reporting.tables import EFFECT_HEADINGS, EFFECT_TEXTS, effect_rows, level_rows
 from taciturn.runs.effects import ColumnEffect, RunEffects
 from tests.cli.helpers import environment, taciturn
 
@@ -63,13 +64,23 @@ def test_numbers_are_whole(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
         "33 % within",
         "-91400",
         "+59400",
-        "7.629e-05",
+        "7.63e-05",
         "1e-05",
         "test error",
         "63.34 RMSE",
     ):
         assert whole in said
     assert max(map(len, said.splitlines())) <= width
+
+
+def test_crowded_knots_are_shown_as_one() -> None:
+    found = effects("age", (20.0, 20.0011, 20.0021, 54.66667, 89.9), (1.0, 2.0, 3.0, -5.0, 3.0))
+    rows = level_rows(found, found.columns[0])
+    assert [row[:3] for row in rows] == [("20", "60.0 %", "+2"), ("54.7", "20.0 %", "-5"), ("89.9", "20.0 %", "+3")]
+    (row,) = effect_rows(found)
+    assert row[2:6] == ("-5", "54.7", "+3", "20")
+    dose = replace(found.columns[0], scale="log")
+    assert len(level_rows(found, dose)) == 5  # 1 % of a range in a logarithmic scale is not near
 
 
 @pytest.mark.parametrize("width", [20, 60])
@@ -96,7 +107,7 @@ def test_a_narrow_terminal_leaves_out_what_can_be_spared_and_breaks_no_word(monk
     assert "lowest" in shown[True, 80] and max(map(len, shown[True, 80].splitlines())) <= 80
     assert (
         "lowest" not in shown[True, 60]
-        and "highest" in shown[True, 60]
+        and "highest" not in shown[True, 60]
         and max(map(len, shown[True, 60].splitlines())) <= 60
     )
     assert "highest" not in shown[True, 40] and "18.30 %" in shown[True, 40] and "0.0056" in shown[True, 40]

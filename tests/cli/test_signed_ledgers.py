@@ -288,7 +288,7 @@ def test_a_budget_ledger_truncated_to_an_older_signature_is_noticed_on_machines_
     for use in ("verify", "countersign"):
         assert "counts 4" in officer.refused("ledger", use, "l", "--key", key)
     said = stranger.taciturn("ledger", "verify", "l", "--key", key)
-    assert "a first check cannot detect" in said
+    assert "a first check cannot detect" in said and "Only a countersignature" in said and said.endswith(".\n")
 
 
 def test_a_ledger_over_studies_is_signed_and_countersigned_too(officer: Machine, tmp_path: Path) -> None:
@@ -303,7 +303,8 @@ def test_a_ledger_over_studies_is_signed_and_countersigned_too(officer: Machine,
     said = officer.taciturn("ledger", "verify", "l", "--key", key)
     assert "used or reserved at delta 1e-06" in said and "all 4 lines are signed" in said
     officer.taciturn("ledger", "countersign", "l", "--key", key)
-    officer.taciturn("ledger", "verify", "l", "--key", key, "--officer", stamp)
+    said = officer.taciturn("ledger", "verify", "l", "--key", key, "--officer", stamp)
+    assert "would need the officer's countersignature too." in said and "Only a countersignature" not in said
     hospital.taciturn(
         "run", *CERTIFIED, "--rounds", "2", "--total-epsilon", "0.1", *SMALL[-2:], "--ledger", "l", "--out", "s"
     )

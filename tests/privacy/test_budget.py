@@ -186,7 +186,7 @@ def test_only_what_never_started_and_nobody_holds_is_given_back(account: BudgetL
     account.start(begun)  # as a resumed run does
     with ReservationLock(held):
         assert is_reservation_held(held) and not is_reservation_held(waiting)
-        with pytest.raises(InputError, match="reservation held is held by a process"):
+        with pytest.raises(InputError, match="reservation held is being worked under by another process"):
             account.give_back(held)
     account.give_back(waiting)
     with pytest.raises(InputError, match=r"reservation begun .* has started"):

@@ -69,7 +69,8 @@ def test_long_runs_are_thinned_and_keep_their_ends() -> None:
 def test_the_picture_has_four_panels_and_a_line_for_each_setting(run: taciturn.Run, tmp_path: Path) -> None:
     drawn = figure([run.folder])
     assert [axes.get_title(loc="left") for axes in drawn.axes] == [
-        "Test error", "Training objective F(w)", "Consensus residual ‖Aw − z‖", "Noise magnitude, mean |ξ|",
+        "Test error", "Training objective F(w)", "Distance of the parties' models from the common one",
+        "Mean size of the noise",
     ]  # fmt: skip
     assert [len(axes.lines) for axes in drawn.axes] == [4, 4, 4, 4]
     save(drawn, tmp_path / "p.png")
@@ -129,6 +130,8 @@ def test_the_report_is_self_contained_and_says_what_matters(run: taciturn.Run) -
     assert f"3 parties with {run.summary['data']['records']} records in all trained 12 models together" in text
     assert "No end-to-end guarantee: the total epsilon of this run is infinite." in text
     assert "computed from the private records" in text
+    assert text.count("No end-to-end guarantee: the total epsilon") == 1
+    assert "Mean size of the noise" not in html and "objpm: " in text
     assert "checkpoint-seconds" in text  # the configuration, complete
     assert "a<b>" in text  # the folder's name, escaped
     assert html.count("<svg") == html.count('<svg role="img"') == 2

@@ -35,7 +35,7 @@ def page(out: Path, **changes: Any) -> str:
         ({"noise": "hardened", "adjacency": "replace-one"},
          ["Every record is protected with total epsilon 1 at delta 1e-06.", "Protected: every single record",
           "Neighbours (replace-one)",
-          "discrete Gaussian noise", "of exact integers as docs/explanation/discrete-gaussian.md proves"]),
+          "discrete Gaussian noise", "of exact integers as the page 'Discrete Gaussian noise' proves"]),
         ({"noise": "hardened", "trust": "secure-sum", "algorithm": "dpgd", "features": "none"},
          ["if only sums of what all parties send are seen and at most one party tells the server what it knows",
           "one process simulates the secure sum", "the shares of any 2 of the 3 add up to all of it",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -133,7 +133,7 @@ def print_table(
     texts : sequence of int, optional
         The columns that hold texts, if they are not the first ones.
     spare : sequence of int, optional
-        The columns that may be left out, the least useful first.
+        The columns that are left out where not all have room.
     """
     folded = set(range(len(headings)) if wrap else range(left) if texts is None else texts)
     columns = [(heading, *(row[i] for row in rows)) for i, heading in enumerate(headings)]
@@ -156,14 +156,13 @@ def print_table(
 
 
 def _fitted(
-    columns: Sequence[Sequence[str]], folded: Container[int], spare: Iterable[int]
+    columns: Sequence[Sequence[str]], folded: Container[int], spare: Container[int]
 ) -> tuple[list[int], list[int]]:
     """Return which columns a terminal has room for, and the least width of each column."""
     narrowest = [_narrowest(cells, i in folded) for i, cells in enumerate(columns)]
     shown = list(range(len(columns)))
-    for i in spare:
-        if _width(narrowest, shown) > stdout.width:
-            shown.remove(i)
+    if _width(narrowest, shown) > stdout.width:
+        shown = [i for i in shown if i not in spare]
     if _width(narrowest, shown) > stdout.width:  # to break a long name is better than to break every line
         narrowest = [_narrowest(cells, i in folded, SHORTEST) for i, cells in enumerate(columns)]
     return shown, narrowest

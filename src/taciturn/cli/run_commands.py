@@ -83,8 +83,8 @@ def _describe_data(data: DataForecast) -> str:
     features = f"{data.features} features{describe_map(data.features_by)}"
     declared = "" if data.published else " (as declared)"
     return (
-        f"{data.name}: {data.agents} agents, {data.records:,} records, {features}, "
-        f"{data.outputs} outputs{declared}; protected: one {data.unit}"
+        f"{data.name}: {data.agents} agents, {data.records:,} records{declared}, {features}, "
+        f"{data.outputs} outputs; protected: one {data.unit}"
     )
 
 
@@ -126,7 +126,7 @@ def _describe_privacy(report: DryRunReport) -> str:
     "--dry-run", is_flag=True, help="show what a run would do and spend; write nothing", panel="Output settings"
 )
 def train(config: Path | None, as_json: bool, dry_run: bool, **flags: Any) -> None:
-    """Train a model; without arguments, on embedded data with a total epsilon of 1.
+    """Train a model; without arguments, on bundled data with a total epsilon of 1.
 
     CONFIG is a TOML file (from 'taciturn config init' or 'taciturn plan --out'). Flags override it, both override the
     data set's preset, and that overrides the defaults below. The whole run spends at most --total-epsilon at --delta.

@@ -201,7 +201,7 @@ def _table_facts(options: DataOptions, total_records: int | None, records_max: S
     if total_records is None:
         parties = "" if names_agents(options, schema) else ", and --agents P, the number of parties, if it is not 10"
         raise InputError(
-            "certified mode needs --total-records N, the total number of records that the parties agree to state"
+            "a private table needs --total-records N, the total number of records that the parties agree to state"
             f"{parties}; N only normalises and need not be exact"
         )
     check_partition(options.partition)

@@ -30,6 +30,7 @@ KINDS = ("numeric", "categorical")
 COLUMN_SCALES = ("linear", "log", "asinh")
 NUMERIC_RULES = ("low", "middle", "high")
 NO_CATEGORY = "none"
+TABLE_ENDINGS = (".csv", ".parquet")
 INDICATOR = "indicator"  # a missing value has a feature
 MISSING_NAME, OTHER_NAME = "missing", "other"  # of the features for missing values and for values not declared
 MAX_BUCKETS = 4096
@@ -357,6 +358,8 @@ def schema_text(path: str | Path) -> str:
     """
     if (held := held_schema(path)) is not None:
         return held
+    if Path(path).suffix.lower() in TABLE_ENDINGS:
+        raise InputError(f"{path} is a table, not a schema: give it as data")
     try:
         return Path(path).expanduser().read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

@@ -181,7 +181,7 @@ def _disturb_sums(demo: LocalFederation, rounds: int, say: Say) -> list[KilledSi
     """Kill a site in an upload, and another one between its upload and its shares."""
     demo.wait_for_round(rounds // 6)
     slot = _kill_in_upload(demo, "south")
-    say(f"killed the agent of south in its upload of slot {slot}, which did not leave")
+    say(f"killed the agent of south before its upload of slot {slot} had left it")
     _bring_back(demo, "south", rounds, say)
     later = _kill_before_shares(demo, "west", "centre")
     say(f"killed the agent of west after its upload of slot {later}, before its shares")

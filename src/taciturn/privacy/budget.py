@@ -42,7 +42,9 @@ class ReservationLock(ExitStack):
         super().__init__()
         self._file = _lock_file(reservation)
         make_folder(self._file.parent, exist_ok=True)
-        self.enter_context(locked(self._file, f"reservation {reservation} is held by a process that works under it"))
+        folder = reservation_folder(reservation)
+        work = f"{folder} is being trained" if folder else f"reservation {reservation[:12]} is being worked under"
+        self.enter_context(locked(self._file, f"{work} by another process"))
 
     def write_folder(self, folder: Path) -> None:
         """Store the run's folder for `reservation_folder` on this machine; the ledger itself names no path."""

@@ -29,6 +29,7 @@ from taciturn.reporting.quality_tables import TextTable, baseline_words, shown_t
 from taciturn.reporting.statements import Guarantee, RunGuarantee, guarantee, paper_statement
 from taciturn.reporting.tables import (
     GROUP_HEADINGS,
+    NOTHING,
     format_epsilon,
     format_setting,
     group_rows,
@@ -79,7 +80,8 @@ def _render(folder: RunFolder, ledger: RunLedger, effects: list[tuple[str, str]]
         Whether to include what only the owner of the records may see.
     """
     summary, config = folder.read_summary(local), folder.read_config()
-    headings, rows = result_table(summary.runs)
+    headings, rows = _without_empty(*result_table(summary.runs))
+    methods = {entry.algorithm: ledger.study.method_facts.get(entry.algorithm) for entry in summary.runs}
     labels = [run_label(entry.algorithm, entry.epsilon) for entry in summary.runs]
     source, own_name = ledger.study.source, folder.path.resolve().name
     certified = guarantee(ledger.study, summary.privacy) if summary.mode == "certified" else None
@@ -96,6 +98,7 @@ def _render(folder: RunFolder, ledger: RunLedger, effects: list[tuple[str, str]]
         published=source is not None and source.built_in,
         features_by=config["features"],
         sentences=result_sentences(summary),
+        methods={name: method.summary for name, method in methods.items() if method and method.summary},
         headings=headings,
         rows=rows,
         group_headings=GROUP_HEADINGS,
@@ -119,6 +122,14 @@ def _render(folder: RunFolder, ledger: RunLedger, effects: list[tuple[str, str]]
     )
 
 
+def _without_empty(
+    headings: Sequence[str], rows: Sequence[Sequence[str]]
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return a table without the columns in which no run has a figure that may be shown."""
+    kept = [i for i in range(len(headings)) if any(row[i] != NOTHING for row in rows)]
+    return tuple(headings[i] for i in kept), [tuple(row[i] for i in kept) for row in rows]
+
+
 def _picture(draw: Callable[[], Figure], title: str, words: str) -> str:
     """Return a figure as part of the page, with a text alternative."""
     from taciturn.reporting.figures.style import to_svg
@@ -127,9 +138,13 @@ def _picture(draw: Callable[[], Figure], title: str, words: str) -> str:
 
 
 def _curves(folder: RunFolder, local: bool) -> str:
-    from taciturn.reporting.figures.run_figure import figure, in_words
+    """Return the curves of error and objective; empty if neither may be shown."""
+    from taciturn.reporting.figures.run_figure import RESULTS, figure, in_words
 
-    return _picture(lambda: figure([folder], local), "Training, round by round", in_words([folder], local))
+    if all(getattr(row, metric) is None for row in folder.read_metrics(local) for metric in RESULTS):
+        return ""
+    words = in_words([folder], local, RESULTS)
+    return _picture(lambda: figure([folder], local, RESULTS), "Training, round by round", words)
 
 
 class _ShownEvaluation(NamedTuple):

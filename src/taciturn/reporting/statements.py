@@ -21,8 +21,8 @@ __all__ = ["PAPER_HEADLINE", "Guarantee", "PaperStatement", "guarantee", "headli
 LARGE_EPSILON = 10.0
 SIMULATED = "Simulated: nobody is protected, because the noise comes from a known seed."
 PROOFS = {  # by mechanism, or by mechanism and accountant
-    Hidden.mechanism: ", of rounds bounded as docs/explanation/hidden-state.md proves",
-    f"{Discrete.mechanism} gdp": ", of exact integers as docs/explanation/discrete-gaussian.md proves",
+    Hidden.mechanism: ", of rounds bounded as the page 'Hidden local updates' proves",
+    f"{Discrete.mechanism} gdp": ", of exact integers as the page 'Discrete Gaussian noise' proves",
 }
 
 NEIGHBOURS = {
@@ -38,7 +38,7 @@ DOUBTS = {  # about the schema, the budget ledger of the study, and the transpor
     "further": "What studies spent in another budget ledger: these records may have one in addition to the ledger "
     "of this study, and the budgets of both add up.",
     "carried": "When the messages of a site were sent and how long they were: the transport sees that, but not their "
-    "content (docs/howto/deployment.md).",
+    "content (the page 'Deploy a federation').",
 }
 WITHOUT_NOISE = "no noise was added. Anyone who sees what was sent can learn about single records."
 NOT_PROTECTED = (
@@ -306,7 +306,7 @@ def _observers(study: StudyHeader, totals: PrivacyTotals) -> str:
         return (
             "the server and anyone who sees everything that was sent, the opened sums and the model, provided that "
             f"{collusion(totals.colluders, 'party')}. What a single party sent was masked: {opened} "
-            "(docs/explanation/secure-sum.md)"
+            "(the page 'A secure sum')"
         )
     if totals.noise_on_sum:
         return (
@@ -355,18 +355,18 @@ NOISE_ON = {  # what one unit changes, what the noise is added to, and what is c
     "hidden": (
         "the sum of gradients",
         "",
-        "every round is charged by the bound for its hidden updates (docs/explanation/hidden-state.md)",
+        "every round is charged by the bound for its hidden updates (the page 'Hidden local updates')",
     ),
     "uploads": ("what is sent", "to it ", "everything that is sent is charged"),
     "samples": (
         "the sum of gradients of a random sample",
         "to it ",
-        "every sample is charged, amplified by its randomness (docs/explanation/objective-perturbation.md)",
+        "every sample is charged, amplified by its randomness (the page 'Perturbed objectives')",
     ),
     "objectives": (
         "the gradient of what is minimised",
         "to it ",
-        "every minimiser that is sent is charged (docs/explanation/objective-perturbation.md)",
+        "every minimiser that is sent is charged (the page 'Perturbed objectives')",
     ),
 }
 

@@ -72,7 +72,7 @@ EXPLAINED = {
     "pure": "pure composition: the epsilons of the releases added up (delta is 0)",
     "gdp": "Gaussian composition (closed form of Balle and Wang 2018)",
     "zcdp": "zero-concentrated DP (Bun and Steinke 2016) through dp-accounting's Renyi accountant",
-    "rdp": "Renyi DP at many orders, of what docs/explanation/objective-perturbation.md proves for each release",
+    "rdp": "Renyi DP at many orders, of what the page 'Perturbed objectives' proves for each release",
     "pld": "privacy loss distributions (dp-accounting)",
     "none": "no accountant gives a finite bound",
 }
