@@ -89,6 +89,19 @@ def test_on_femnist_the_writer_is_not_protected(tmp_path: Path) -> None:
     assert "the sizes of the published data set" in text
 
 
+def test_a_public_report_has_no_empty_columns_and_says_what_a_method_is(tmp_path: Path) -> None:
+    text = page(tmp_path / "r", seeds=2, total_epsilon="1,2")
+    own = (tmp_path / "r" / "local-only" / "report.html").read_text()
+    heading = '<th scope="col">objective</th>'
+    assert heading in own and "The objective is the loss" in own
+    assert heading not in text and "The objective is the loss" not in text and ">lowest<" not in text
+    assert "<strong>additive</strong>: an additive model of a table" in text
+    assert "trained 4 models together in 2 rounds each without" in text
+    assert "docs/explanation" not in text and "docs/howto" not in text
+    assert text.count("Simulated: nobody is protected") == 1
+    assert 'aria-label="Training, round by round"' in own and 'aria-label="Training, round by round"' not in text
+
+
 def test_the_headline_follows_from_the_ledger_only(tmp_path: Path) -> None:
     run = taciturn.run(**(CLINICS | {"out": str(tmp_path / "r"), "noise": "hardened"}))
     ledger = run.folder.read_ledger()

@@ -26,14 +26,13 @@ from taciturn.reporting.evaluation_tables import (
     last_evaluations,
 )
 from taciturn.reporting.statements import PAPER_HEADLINE, headline
-from taciturn.reporting.tables import GROUP_HEADINGS, group_rows, has_seeds, result_table, rounds_done
+from taciturn.reporting.tables import GROUP_HEADINGS, SPREAD, group_rows, has_seeds, result_table, rounds_done
 from taciturn.result import Run
 from taciturn.runs.records import EvaluationRow
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SPREAD = ("lowest", "highest")  # of the errors of several seeds
 RESULT_COLUMNS = ("", "run", "seed", "test error", "objective", "rounds", "seconds", "sent up")  # 80 characters
 READABLE, GAP = 80, 2  # characters of a line, and around a column of a table
 SHORTEST = 6  # characters of a part of a word

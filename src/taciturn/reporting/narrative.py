@@ -38,7 +38,8 @@ def result_sentences(summary: RunSummary) -> tuple[str, str]:
                 "the standard error of noise and sampling)."
             )
         elif first.private_test:
-            unknown = "How well it does on held-out records is in the folder local-only, for the owner of the records."
+            does = "it does" if len(summary.runs) == 1 else "they do"
+            unknown = f"How well {does} on held-out records is in the folder local-only, for the owner of the records."
         return f"{parties} trained {_models(summary.runs)} together {_all_rounds(summary.runs, first)} {how}.", unknown
     if len(shown) > 1:
         label += f" (mean of {len(shown)} seeds)"

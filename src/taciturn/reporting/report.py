@@ -29,7 +29,9 @@ from taciturn.reporting.quality_tables import TextTable, baseline_words, shown_t
 from taciturn.reporting.statements import Guarantee, RunGuarantee, guarantee, paper_statement
 from taciturn.reporting.tables import (
     GROUP_HEADINGS,
+    NO_ERROR,
     NOTHING,
+    SPREAD,
     format_epsilon,
     format_setting,
     group_rows,
@@ -81,6 +83,7 @@ def _render(folder: RunFolder, ledger: RunLedger, effects: list[tuple[str, str]]
     """
     summary, config = folder.read_summary(local), folder.read_config()
     headings, rows = _without_empty(*result_table(summary.runs))
+    group_headings, groups = _without_empty(GROUP_HEADINGS, group_rows(summary.runs))
     methods = {entry.algorithm: ledger.study.method_facts.get(entry.algorithm) for entry in summary.runs}
     labels = [run_label(entry.algorithm, entry.epsilon) for entry in summary.runs]
     source, own_name = ledger.study.source, folder.path.resolve().name
@@ -101,8 +104,8 @@ def _render(folder: RunFolder, ledger: RunLedger, effects: list[tuple[str, str]]
         methods={name: method.summary for name, method in methods.items() if method and method.summary},
         headings=headings,
         rows=rows,
-        group_headings=GROUP_HEADINGS,
-        groups=group_rows(summary.runs) if has_seeds(summary.runs) else [],
+        group_headings=group_headings,
+        groups=groups if has_seeds(summary.runs) else [],
         picture=_curves(folder, local) if any(run.rounds > 1 for run in summary.runs) else "",
         evaluations=_evaluations(folder, summary),
         evaluation_curve=_evaluation_curve(folder),
@@ -125,8 +128,15 @@ def _render(folder: RunFolder, ledger: RunLedger, effects: list[tuple[str, str]]
 def _without_empty(
     headings: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Return a table without the columns in which no run has a figure that may be shown."""
-    kept = [i for i in range(len(headings)) if any(row[i] != NOTHING for row in rows)]
+    """Return a table without the columns in which no run has a figure that may be shown.
+
+    The mean test error stays, because it says why there is none.
+    """
+    kept = [
+        i
+        for i, name in enumerate(headings)
+        if any(row[i] not in ((*NO_ERROR, NOTHING) if name in SPREAD else (NOTHING,)) for row in rows)
+    ]
     return tuple(headings[i] for i in kept), [tuple(row[i] for i in kept) for row in rows]
 
 

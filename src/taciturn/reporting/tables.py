@@ -18,6 +18,8 @@ from taciturn.runs.effects import NOISE_LEVEL, ColumnEffect, RunEffects
 from taciturn.runs.quality import RegressionQuality
 from taciturn.runs.records import MethodFacts, RunResult
 
+NO_ERROR = ("not public", "no test set")
+SPREAD = ("lowest", "highest")  # columns with errors of several seeds
 NOTHING = "–"  # a figure that is not public, or not known
 SEED = "seed"
 HEADINGS = ("", "run", SEED, "test error", "objective", "residual", "noise", "rounds", "seconds", "sent up")
@@ -46,7 +48,7 @@ def format_error(entry: RunResult) -> str:
     if entry.test_error is None and entry.private_quality is not None:
         return estimate_words(entry.private_quality)
     if entry.test_error is None:
-        return "not public" if entry.private_test else "no test set"
+        return NO_ERROR[0 if entry.private_test else 1]
     return format_share(entry.test_error, isinstance(entry.quality, RegressionQuality))
 
 
