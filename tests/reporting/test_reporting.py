@@ -150,6 +150,7 @@ def test_the_report_is_self_contained_and_says_what_matters(run: taciturn.Run) -
 
 def test_the_sentences_count_right(run: taciturn.Run) -> None:
     summary = run.folder.read_summary()
+    assert repr(run) == f"Run({str(run.path)!r})"
     first, second = result_sentences(summary)
     mean = np.mean([e["test_error"] for e in summary["runs"] if e["algorithm"] == "objpm" and e["epsilon"] == 1.0])
     assert f"the best with noise predicts the right class for {100 * (1 - mean):.1f} of 100 new records" in first

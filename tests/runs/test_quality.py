@@ -93,6 +93,8 @@ def test_the_baseline_has_its_closed_form(classes: int) -> None:
     spread = 1.0 - (shares**2).sum()
     assert baseline.brier == pytest.approx(spread / 2.0 if classes == 2 else spread)
     assert baseline.auroc == 0.5
+    bins = classified(scores, labels).reliability
+    assert bins is not None and {one.low for one in bins} <= {m / 10 for m in range(10)}
     assert baseline.calibration_error == 0.0
 
 
