@@ -288,7 +288,7 @@ def test_a_budget_ledger_truncated_to_an_older_signature_is_noticed_on_machines_
     for use in ("verify", "countersign"):
         assert "counts 4" in officer.refused("ledger", use, "l", "--key", key)
     said = stranger.taciturn("ledger", "verify", "l", "--key", key)
-    assert "a first check cannot detect" in said and "Only a countersignature" in said and said.endswith(".\n")
+    assert "a first check cannot detect" in said and "Only a countersignature" in said and said.endswith(".")
 
 
 def test_a_ledger_over_studies_is_signed_and_countersigned_too(officer: Machine, tmp_path: Path) -> None:
@@ -438,7 +438,7 @@ def test_a_second_ledger_for_the_same_records_is_noticed(tmp_path: Path) -> None
         said = here.refused(*other, "--features", "unit", "--ledger", "m", "--out", "b")
         assert "already have a budget ledger, l (" in said and "--further" in said
     assert json.loads(here.taciturn("ledger", "m", "--json"))["epsilon_used"] == 0.0  # given back
-    assert "note: these records have a budget ledger, l (" in here.taciturn(*mixed, "--out", "c")
+    assert "note: this run is not charged to the ledger l of these records (" in here.taciturn(*mixed, "--out", "c")
     assert "note:" not in here.taciturn(*edited, "--out", "d")
     here.taciturn(*mixed, "--ledger", "n", "--out", "e")
     assert "--further" in here.taciturn("ledger", "n")

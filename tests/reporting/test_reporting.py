@@ -131,7 +131,7 @@ def test_the_report_is_self_contained_and_says_what_matters(run: taciturn.Run) -
     assert "No end-to-end guarantee: the total epsilon of this run is infinite." in text
     assert "computed from the private records" in text
     assert text.count("No end-to-end guarantee: the total epsilon") == 1
-    assert "Mean size of the noise" not in html and "objpm: " in text
+    assert "Mean size of the noise" not in html and "<strong>objpm</strong>: " in html
     assert "checkpoint-seconds" in text  # the configuration, complete
     assert "a<b>" in text  # the folder's name, escaped
     assert html.count("<svg") == html.count('<svg role="img"') == 2
