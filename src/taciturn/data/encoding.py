@@ -152,7 +152,7 @@ def scale_columns(table: Table, schema: Schema, tally: Tally) -> NDArray[np.floa
 
 
 def drawn_features(table: Table, schema: Schema, x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the features [n, J] whose bits decide a record's draw: x, with every column of numbers on a linear scale.
+    """Return the features [n, J] whose bits decide a record's draw: x, with every numeric column on a linear scale.
 
     Sums and quotients are rounded exactly, so their bits are the same everywhere. The last bit of a logarithm depends
     on the processor and on the release of numpy, and a record that is held out must be held out everywhere.

@@ -141,7 +141,7 @@ def _check_delta(settings: Settings, facts: Facts) -> None:
     least = 1.0 / facts.total_records
     if settings.delta >= least and min(settings.total_epsilon) < math.inf:
         condition = delta_condition(settings.delta, facts.total_records)
-        raise InputError(f"{condition}; it must be far below {least:.2g}, as 1e-6 is")
+        raise InputError(f"{condition}; choose one far below {least:.2g}, such as {0.01 * least:.0e}")
 
 
 def _affordable(part: StudyPart) -> float:
