@@ -29,6 +29,7 @@ from taciturn.planning.plan import drawn_key
 from taciturn.planning.study import Study
 from taciturn.planning.tradeoffs import PlanReport, plan_report
 from taciturn.privacy.budget import BudgetLedger
+from taciturn.progress import REPORT, report_progress
 from taciturn.reporting.report import write_report
 from taciturn.result import Run
 from taciturn.runs.folder import RunFolder, existing_folder
@@ -418,6 +419,8 @@ def _train_and_close(
                 settle_violated(study.settings.ledger, folder)
             raise
     logger.info("finished %s", folder.path)
+    for warning in study.dataset.warnings if group.is_main else ():
+        owners_logger.warning("%s", warning)
     return Run(folder)
 
 
@@ -430,6 +433,7 @@ def _start(folder: RunFolder, held: ExitStack, reservation: Reservation | None) 
 
 def _close(study: Study, folder: RunFolder) -> None:
     """Write the model, settle the budget, and write the report."""
+    report_progress(REPORT, 0, 1)
     finish(study, folder)
     _settle(study.settings, folder)
     write_report(folder)

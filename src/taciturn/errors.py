@@ -11,6 +11,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+ALIKE = 0.7  # of the characters of two file names
+TABLE = "the table"
 MAX_SHOWN = 200  # characters of a value in a message
 
 
@@ -118,7 +120,7 @@ def nearest(name: object, choices: Iterable[str]) -> str:
     return f" (did you mean '{near[0]}'?)" if near else ""
 
 
-def unknown_column(name: object, columns: Iterable[str], where: str = "the table") -> InputError:
+def unknown_column(name: object, columns: Iterable[str], where: str = TABLE) -> InputError:
     """Return the error for a missing column. The only name it may show is the wanted one in another case.
 
     >>> str(unknown_column("Age", ["age", "sex"]))
@@ -128,7 +130,8 @@ def unknown_column(name: object, columns: Iterable[str], where: str = "the table
     """
     names = list(columns)
     similar = next((own for own in names if own.casefold() == str(name).casefold()), "")
-    hint = f": it has '{similar}'" if similar else missing_header(names)
+    own_names = ": compare it with the others, which messages do not show" if where == TABLE else ""
+    hint = f": it has '{similar}'" if similar else missing_header(names) or own_names
     return InputError(f"no column '{name}' among the {len(names)} of {where}{hint}")
 
 
@@ -152,9 +155,10 @@ def _is_number(text: str) -> bool:
 def missing_file(kind: str, path: Path, advice: str = "") -> InputError:
     """Return the error for a missing file or folder, with the most similar name in the same folder, and advice."""
     try:
-        neighbours = sorted(other.name for other in path.parent.iterdir())
+        files = sorted(path.parent.iterdir(), key=lambda other: (other.suffix == path.suffix, other.name))
+        neighbours = {other.stem: other for other in files}  # of equal stems the one with the same ending
     except OSError:
-        neighbours = []
-    near = difflib.get_close_matches(path.name, neighbours, n=1)
-    hint = f" (did you mean '{path.parent / near[0]}'?)" if near else ""
+        neighbours = {}
+    near = difflib.get_close_matches(path.stem, neighbours, n=1, cutoff=ALIKE)  # all have the same few endings
+    hint = f" (did you mean '{neighbours[near[0]]}'?)" if near else ""
     return InputError(f"there is no {kind} {path}{hint}{f': {advice}' if advice else ''}")

@@ -9,6 +9,8 @@ from typing import TypeAlias
 
 Listener: TypeAlias = Callable[[str, int, int], None]  # what is done, how much of it, and the total
 
+REPORT = "writing the report"  # what is done after the last round
+
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 

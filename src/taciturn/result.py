@@ -73,6 +73,10 @@ class Run:
     folder: RunFolder
     frames: Mapping[str, Frames] = field(default_factory=dict, repr=False, compare=False)
 
+    def __repr__(self) -> str:
+        """Return how to open the run, Run('runs/first')."""
+        return f"Run({str(self.path)!r})"
+
     @property
     def path(self) -> Path:
         """The path of the run folder."""

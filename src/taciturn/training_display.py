@@ -18,14 +18,15 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 from rich.status import Status
+from rich.text import Text
 
-from taciturn.progress import subscribe
+from taciturn.progress import REPORT, subscribe
 from taciturn.training.loop import TrainingProgress
 from taciturn.types import Array
 
@@ -43,6 +44,16 @@ class OwnersNotes(logging.Handler):
             print(f"note: {record.getMessage()}", file=sys.stderr)
 
 
+class TimeLeftColumn(ProgressColumn):
+    """The time that is left, in words."""
+
+    max_refresh = 0.5
+
+    def render(self, task: Task) -> Text:
+        """Return the words for a bar."""
+        return Text(_left_in_words(task.time_remaining), style="progress.remaining")
+
+
 def progress_bars(console: Console, *columns: ProgressColumn) -> Progress:
     """Return bars with a description, a count, `columns` and the time; they are visible on a terminal only."""
     return Progress(
@@ -51,8 +62,7 @@ def progress_bars(console: Console, *columns: ProgressColumn) -> Progress:
         MofNCompleteColumn(),
         *columns,
         TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        TimeLeftColumn(),
         console=console,
         disable=not console.is_terminal,
     )
@@ -162,8 +172,21 @@ class StudyDisplay:
 
 
 def time_left(bars: Progress, task: TaskID) -> str:
-    left = bars.tasks[task].time_remaining
-    return "" if left is None else f"{left:.0f} s left"
+    return _left_in_words(bars.tasks[task].time_remaining)
+
+
+def _left_in_words(seconds: float | None) -> str:
+    """Return a time that is left in words; empty if it is not known, or over.
+
+    >>> _left_in_words(20.2), _left_in_words(600), _left_in_words(86_400), _left_in_words(None)
+    ('20 s left', '10 min left', '24 h left', '')
+    """
+    if not seconds:
+        return ""
+    unit, name = next(
+        (unit, name) for unit, name in ((3600, "h"), (60, "min"), (1, "s")) if seconds > 3 * unit or unit == 1
+    )
+    return f"{seconds / unit:.0f} {name} left"
 
 
 class TrainingDisplay(StudyDisplay):
@@ -176,9 +199,26 @@ class TrainingDisplay(StudyDisplay):
     def __call__(self, progress: TrainingProgress) -> None:
         """Show a round of a study."""
         batch = progress.batch
-        self.show(batch.algorithm, progress.t, progress.rounds, batch.budgets, progress.test_error)
+        self.show(batch.algorithm, progress.t, progress.rounds, batch.budgets, progress.test_error, progress.classes)
 
-    def show(self, name: str, t: int, rounds: int, budgets: Sequence[float], errors: Array | None) -> None:
+    def count(self, task: str, done: int, total: int) -> None:
+        """Show work before the first round; and, instead of full bars, that the report is being written."""
+        if task != REPORT:
+            super().count(task, done, total)
+        elif self._tasks and self._console.is_terminal:
+            self._bars.stop()
+            self._status.update(task)
+            self._status.start()
+
+    def show(
+        self,
+        name: str,
+        t: int,
+        rounds: int,
+        budgets: Sequence[float],
+        errors: Array | None,
+        classes: bool = True,
+    ) -> None:
         """Show a round of the runs called `name`.
 
         Parameters
@@ -191,8 +231,10 @@ class TrainingDisplay(StudyDisplay):
             Epsilon of each run.
         errors : array [R] or None
             The latest test error of each run.
+        classes : bool
+            Whether the errors are shares of records.
         """
-        text = _format_errors(budgets, errors)
+        text = _format_errors(budgets, errors, classes)
         self._update(name, t, rounds, text)
         if self._lines.due:
             left = self._left(name)
@@ -209,7 +251,7 @@ class TrainingDisplay(StudyDisplay):
         self._bars.update(self._tasks[name], completed=done, errors=errors)
 
 
-def _format_errors(budgets: Sequence[float], errors: Array | None) -> str:
+def _format_errors(budgets: Sequence[float], errors: Array | None, classes: bool) -> str:
     """Return the mean test error of every epsilon, or the lowest and highest of them where there are many."""
     if errors is None or any(map(math.isnan, errors)):  # there is no test set
         return ""
@@ -217,6 +259,8 @@ def _format_errors(budgets: Sequence[float], errors: Array | None) -> str:
     for budget, error in zip(budgets, errors, strict=True):
         groups.setdefault(budget, []).append(error)
     means = {budget: sum(group) / len(group) for budget, group in groups.items()}
+    shown = {budget: f"{100 * mean:.1f} %" if classes else f"{mean:.4g}" for budget, mean in means.items()}
     if len(means) > MAX_BUDGETS:
-        return f"test error  {min(means.values()):.4g} to {max(means.values()):.4g}"
-    return "test error  " + "  ".join(f"ε {budget:g}: {mean:.4g}" for budget, mean in means.items())
+        return f"test error  {shown[min(means, key=means.__getitem__)]} to {shown[max(means, key=means.__getitem__)]}"
+    names = {budget: f"ε {budget:g}" if math.isfinite(budget) else "no noise" for budget in means}
+    return "test error  " + "  ".join(f"{names[budget]}: {error}" for budget, error in shown.items())

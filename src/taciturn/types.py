@@ -217,6 +217,7 @@ class Dataset:
     features: tuple[str, ...]  # J names; the intercept, if there is one, is the last
     target: Target
     notes: tuple[str, ...] = ()  # what loading changed in the records, for the owner only
+    warnings: tuple[str, ...] = ()  # why the owner should doubt the results, for the owner only
     features_by: str = "none"  # the public feature map that was applied to the records
     held_out: tuple[int, ...] = ()  # how many test records each agent held out, in their order; empty: none did
     rows: int = 0  # of the table from which it was read, those that are no records included; 0: it was no table

@@ -322,7 +322,7 @@ def test_a_frame_belongs_to_its_budget_ledger(tmp_path: Path) -> None:
     again = frame.sample(frac=1.0, random_state=0)
     with pytest.raises(InputError, match=r"already have a budget ledger, first"):
         taciturn.run(data=again, ledger=second.path, out=tmp_path / "c", **chosen)
-    with pytest.warns(LedgerWarning, match="does not use"):
+    with pytest.warns(LedgerWarning, match="is not charged to the ledger"):
         taciturn.run(data=again, out=tmp_path / "d", **chosen)
     assert second.state().epsilon_used == 0.0
 

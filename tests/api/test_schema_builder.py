@@ -55,7 +55,9 @@ def test_what_is_not_declared_is_named_and_stops_every_use(tmp_path: Path) -> No
     assert open_schema.undeclared == ("name", "sex", "visits", "smoker", "ill")
     for use in (taciturn.run, taciturn.plan, taciturn.dry_run):
         with pytest.raises(
-            InputError, match=r"^the schema does not declare 5 of the 6 columns of the frame; `undeclared` lists them: "
+            InputError,
+            match=r"^the schema does not declare 5 of the 6 columns of the frame; `undeclared` of the schema "
+            "lists them; the label has no classes or bounds yet: ",
         ):
             use(data=patients(), schema=open_schema, **CERTIFIED)
     open_schema.save(tmp_path / "s.toml")

@@ -32,7 +32,10 @@ def test_your_own_table_is_protected_by_default(tmp_path: Path) -> None:
     """Nothing is set except the table and its public facts."""
     asked = (*TABLE, *DECLARED)
     for shown in (taciturn("plan", *asked).stdout, taciturn("run", *asked, "--dry-run").stdout):
-        assert "hardened" in shown and "seeded" not in shown
+        assert "hardened" in shown and "seeded" not in shown and "times one over" not in shown
+    large = (*asked, "--delta", "0.001")
+    for shown in (taciturn("plan", *large).stdout, taciturn("run", *large, "--dry-run").stdout):
+        assert "delta 0.001 is 0.6 times one over 600 records: it should be far smaller" in shown
     shown = taciturn("run", *asked, "--out", tmp_path / "r").stdout
     assert "total epsilon 1 at delta 1e-06" in shown
     assert "Simulated" not in shown and "seed" not in shown
@@ -168,7 +171,7 @@ GARBAGE = ("--data", "t.csv", "--schema", str(EXAMPLE / "schema.toml"), "--noise
         (("--delta", "0", *DECLARED), "delta is 0: it must be above 0 and below 1"),
         (("--delta", "1", *DECLARED), "delta is 1: it must be above 0 and below 1"),
         (("--clip", "0", *DECLARED), "clip is 0: it must be above 0"),
-        (("--agents", "3"), "certified mode needs --total-records N"),
+        (("--agents", "3"), "a private table needs --total-records N"),
         (("--noise-multiplier", "0.1", *DECLARED), "the budget is exhausted before the first round"),
         (("--algorithm", "hidden", "--noise", "hardened", *DECLARED), "hidden has no exact noise"),
         (("--algorithm", "dpsgd", "--adjacency", "replace-one", *DECLARED), "dpsgd needs adjacency add-remove"),

@@ -48,7 +48,7 @@ def test_a_dry_run_foresees_what_the_run_then_spends(tmp_path: Path) -> None:
     assert foreseen["ledger"]["used_after"] == pytest.approx(spent["epsilon_used"], rel=1e-12)
     assert foreseen["bytes_up"] * 5 * 3 == done["runs"][0]["bytes_up"]  # three agents
 
-    assert "exists" in refused(*words, "--dry-run")
+    assert refused(*words, "--dry-run").endswith(f"{out} exists: choose another --out")  # there is nothing to continue
     more = ("run", *CERTIFIED, "--rounds", "5", "--noise", "hardened", "--ledger", ledger)
     assert "is exhausted" in refused(*more, "--total-epsilon", "2.9", "--dry-run")
 
@@ -163,6 +163,10 @@ def test_completion_names_its_shells() -> None:
         (("run", "--data", "clinics/records.csv", "--schema", "clinics/scheme.toml"), "'clinics/schema.toml'?"),
         (("ledger", "stuby.toml"), "did you mean 'study.toml'?"),
         (("docter",), "did you mean 'doctor'?"),
+        (("run", "--data", "clinics/records.csv", "--schema", "clinics/records.csv"), "is a table, not a schema"),
+        (("help",), "use 'taciturn --help'"),
+        (("data", "help"), "use 'taciturn data --help'"),
+        (("data", "schema", "clinics/records.csv", "--label", "nolabel"), "compare it with the others"),
         (("run", "--algorithm", "hiden"), "did you mean 'hidden'?"),
     ],
 )
@@ -171,3 +175,4 @@ def test_misspelt_words_get_a_suggestion(tmp_path: Path, words: tuple[str, ...],
     (tmp_path / "study.toml").write_text("")
     schema = () if "--schema" in words or "--data" not in words else ("--schema", "clinics/schema.toml")
     assert hint in refused(*words, *schema, cwd=tmp_path)
+    assert "did you mean" not in refused("run", "nofile.toml", cwd=tmp_path)  # that is no study.toml

@@ -220,4 +220,8 @@ def test_an_existing_folder_is_never_touched(tmp_path: Path) -> None:
     (tmp_path / "r" / "mine.txt").write_text("mine")
     sentence = refused("run", *CLINICS, "--rounds", "1", "--out", tmp_path / "r")
     assert sentence.startswith(f"{tmp_path / 'r'} exists: choose another --out")
+    assert "resume" not in sentence
     assert [path.name for path in (tmp_path / "r").iterdir()] == ["mine.txt"]
+    (tmp_path / "r" / "config.toml").write_text("")
+    assert "or continue it with 'taciturn resume" in refused("run", *CLINICS, "--rounds", "1", "--out", tmp_path / "r")
+    (tmp_path / "r" / "config.toml").unlink()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 
 import numpy as np
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from taciturn import training_display
 from taciturn.cli.progress_display import ExperimentDisplay
-from taciturn.progress import report_progress, subscribe
+from taciturn.progress import REPORT, report_progress, subscribe
 from taciturn.research.commands.reproduce_command import ReproductionDisplay
 from taciturn.training_display import StatusLine, TrainingDisplay
 
@@ -27,10 +28,12 @@ def test_errors_are_shown_by_budget_or_as_a_range_for_many_budgets(log: io.Strin
     display = TrainingDisplay(Console(file=log))
     display.show("objp", 3, 10, [0.5, 0.5, 1.0], np.array([0.4, 0.2, 0.1]))
     display.show("objp", 4, 10, [0.1, 0.5, 1.0, 5.0], np.array([0.4, 0.3, 0.2, 0.1]))
+    display.show("optimum", 1, 1, [1.0, math.inf], np.array([4.5, 4.25]), classes=False)
     display.close()
-    first, second = log.getvalue().splitlines()
-    assert first.startswith("objp: round 3 of 10") and "ε 0.5: 0.3  ε 1: 0.1" in first
-    assert second.startswith("objp: round 4 of 10") and "0.1 to 0.4" in second
+    first, second, third = log.getvalue().splitlines()
+    assert first.startswith("objp: round 3 of 10") and "ε 0.5: 30.0 %  ε 1: 10.0 %" in first
+    assert second.startswith("objp: round 4 of 10") and "10.0 % to 40.0 %" in second
+    assert "ε 1: 4.5  no noise: 4.25" in third
 
 
 def test_the_time_left_is_that_of_the_whole_where_there_is_one(log: io.StringIO) -> None:
@@ -42,6 +45,16 @@ def test_the_time_left_is_that_of_the_whole_where_there_is_one(log: io.StringIO)
     left = re.search(r"(\d+) s left of the whole$", log.getvalue().splitlines()[-1])
     assert left is not None
     assert int(left[1]) > 0, "the first part is done, but the whole is not"
+
+
+def test_full_bars_give_way_to_the_report() -> None:
+    screen = io.StringIO()
+    with TrainingDisplay(Console(file=screen, force_terminal=True, width=100)) as display:
+        for t in (1, 5, 10):
+            display.show("objp", t, 10, [1.0], np.array([0.4]))
+        report_progress(REPORT, 0, 1)
+        assert not display._bars.live.is_started
+    assert "writing the report" in screen.getvalue() and "left 0:00" not in screen.getvalue()
 
 
 def test_counted_work_is_logged_when_it_takes_longer_than_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:

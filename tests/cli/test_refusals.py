@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -99,13 +100,26 @@ def test_a_run_on_no_record_says_so_to_the_owner_alone(tmp_path: Path, caplog: p
     done = taciturn(*words, "--total-epsilon", "1", "--out", "run", cwd=tmp_path)
     sentence = "0 of 569 rows are used; diagnosis: 569 records without a label that the schema allows were left out"
     assert f"note: {sentence}" in done.stderr.splitlines() and "rows are used" not in done.stdout
+    warning = "the model has learned nothing: none of the 569 rows is a record"
+    assert f"note: {warning}" in done.stderr.splitlines() and "learned nothing" not in done.stdout
     public = [file for file in (tmp_path / "run").rglob("*") if file.is_file() and "local-only" not in file.parts]
-    assert [file.name for file in public if b"left out" in file.read_bytes()] == []
-    assert "569 records without a label" in (tmp_path / "run" / "local-only" / "report.html").read_text()
+    assert [file.name for file in public if re.search(b"left out|learned nothing", file.read_bytes())] == []
+    own = (tmp_path / "run" / "local-only" / "report.html").read_text()
+    assert "569 records without a label" in own and f"<strong>Check:</strong> {warning}" in own
     frame = pd.read_csv(EXAMPLE / "records.csv")
     declared: dict[str, Any] = {"total_records": 600, "agents": 3, "rounds": 2, "total_epsilon": 1, "seed": 1}
     api.run(data=frame, schema=tmp_path / "s.toml", out=tmp_path / "frame", **declared)
     assert sentence in caplog.messages
+
+
+def test_a_total_that_is_far_from_the_records_is_named_to_the_owner_alone(tmp_path: Path) -> None:
+    words = ("run", "--data", EXAMPLE / "records.csv", "--schema", EXAMPLE / "schema.toml", "--agents", "3")
+    for total, out in (("60000", "far"), ("1000", "near")):
+        done = taciturn(*words, "--total-records", total, "--rounds", "2", "--out", out, cwd=tmp_path)
+        assert ("note: total-records is 60,000, but 569 records train" in done.stderr) == (out == "far")
+        assert "569" not in done.stdout
+        public = [file for file in (tmp_path / out).rglob("*") if file.is_file() and "local-only" not in file.parts]
+        assert [file.name for file in public if b"569" in file.read_bytes() and file.suffix == ".html"] == []
 
 
 def test_a_class_that_was_never_seen(tmp_path: Path) -> None:

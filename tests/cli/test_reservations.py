@@ -63,7 +63,7 @@ def test_the_budget_of_a_run_killed_before_it_started_can_be_given_back(ledger: 
     (one,) = studies(tmp_path)
     assert one["state"] == "reserved" and one["held"]
     assert "a process is working under it" in taciturn("ledger", "l", cwd=tmp_path).stdout
-    assert "is held by a process" in refused("ledger", "give-back", "l", one["reservation"], cwd=tmp_path)
+    assert "by another process" in refused("ledger", "give-back", "l", one["reservation"], cwd=tmp_path)
     assert "nothing to give back" in taciturn("ledger", "give-back", "l", "--all", cwd=tmp_path).stdout
     kill(process)
     assert not (tmp_path / "r").exists()
@@ -86,7 +86,7 @@ def test_a_run_killed_after_it_started_is_never_given_back(ledger: Path, tmp_pat
     process.send_signal(signal.SIGSTOP)  # what sleeps holds its reservation
     kinds = [line.split('"kind": "')[1].split('"')[0] for line in ledger.read_text().splitlines()]
     assert kinds == ["taciturn data ledger", "reserve", "started"]
-    assert "is held by a process" in refused("resume", "r", cwd=tmp_path)
+    assert "r is being trained by another process" in refused("resume", "r", cwd=tmp_path)
     kill(process)
     (one,) = studies(tmp_path)
     assert (one["state"], one["held"], one["folder"]) == ("started", False, str(tmp_path / "r"))

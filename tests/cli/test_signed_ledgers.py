@@ -287,7 +287,7 @@ def test_a_budget_ledger_truncated_to_an_older_signature_is_noticed_on_machines_
     for use in ("verify", "countersign"):
         assert "counts 4" in officer.refused("ledger", use, "l", "--key", key)
     said = stranger.taciturn("ledger", "verify", "l", "--key", key)
-    assert "a first check cannot detect" in said
+    assert "a first check cannot detect" in said and "Only a countersignature" in said and said.endswith(".")
 
 
 def test_a_ledger_over_studies_is_signed_and_countersigned_too(officer: Machine, tmp_path: Path) -> None:
@@ -302,7 +302,8 @@ def test_a_ledger_over_studies_is_signed_and_countersigned_too(officer: Machine,
     said = officer.taciturn("ledger", "verify", "l", "--key", key)
     assert "used or reserved at delta 1e-06" in said and "all 4 lines are signed" in said
     officer.taciturn("ledger", "countersign", "l", "--key", key)
-    officer.taciturn("ledger", "verify", "l", "--key", key, "--officer", stamp)
+    said = officer.taciturn("ledger", "verify", "l", "--key", key, "--officer", stamp)
+    assert "would need the officer's countersignature too." in said and "Only a countersignature" not in said
     hospital.taciturn(
         "run", *CERTIFIED, "--rounds", "2", "--total-epsilon", "0.1", *SMALL[-2:], "--ledger", "l", "--out", "s"
     )
@@ -436,7 +437,7 @@ def test_a_second_ledger_for_the_same_records_is_noticed(tmp_path: Path) -> None
         said = here.refused(*other, "--features", "unit", "--ledger", "m", "--out", "b")
         assert "already have a budget ledger, l (" in said and "--further" in said
     assert json.loads(here.taciturn("ledger", "m", "--json"))["epsilon_used"] == 0.0  # given back
-    assert "note: these records have a budget ledger, l (" in here.taciturn(*mixed, "--out", "c")
+    assert "note: this run is not charged to the ledger l of these records (" in here.taciturn(*mixed, "--out", "c")
     assert "note:" not in here.taciturn(*edited, "--out", "d")
     here.taciturn(*mixed, "--ledger", "n", "--out", "e")
     assert "--further" in here.taciturn("ledger", "n")

@@ -84,11 +84,36 @@ def test_a_bad_cell_has_the_value_of_a_public_rule(tmp_path: Path, line: str) ->
     without = read(tmp_path, ROWS)
     found = read(tmp_path, [*ROWS[:3], line, *ROWS[3:]])
     features, note = KEPT[line]
-    assert found.notes[0] == f"{note} (on line 5 of t.csv)" and not without.notes
+    assert found.notes[0] == f"{note} (line 5 of t.csv)" and not without.notes
     own = found.train[0].x.tolist()
     assert own.pop(2) == features  # behind rows 0 and 2, its agent's
     assert own == without.train[0].x.tolist()
     assert every_bit(found)[2:] == every_bit(without)[2:]
+
+
+def test_a_note_names_the_lines_of_a_file_together_and_what_is_marked(tmp_path: Path) -> None:
+    marked = SCHEMA.format(label=LABELS["classes"], age="missing = 'indicator'", sex="missing = 'indicator'") + AGENT
+    found = read(tmp_path, [*ROWS, ",NA,p,a,no", "NA,d,p,a,no", "x,f,q,a,no"], marked)
+    assert found.notes == (
+        "age: 2 missing values were marked as missing (lines 10, 11 of t.csv)",
+        "age: 1 value that is not a finite number was marked as missing (line 12 of t.csv)",
+        "sex: 1 missing value was marked as missing (line 10 of t.csv)",
+        "sex: 1 unknown category was marked as missing (line 11 of t.csv)",
+    )
+    many = read(tmp_path, [*ROWS, *(f",f,q{i},a,no" for i in range(7))])
+    assert many.notes == ("age: 7 missing values became 50 (lines 10, 11, 12, 13, 14, … of t.csv)",)
+
+
+def test_the_owner_is_warned_of_a_table_that_is_hardly_read(tmp_path: Path) -> None:
+    assert read(tmp_path, [*ROWS, ",NA,p,a,no"]).warnings == ()
+    names = SCHEMA.format(label=LABELS["classes"].replace("no", "No"), age="", sex="")
+    names += AGENT + 'names = ["a", "b"]\n'
+    (warning,) = read(tmp_path, ROWS, names).warnings
+    assert "no row has the class 'No' and 5 of 8 rows were left out" in warning
+    assert read(tmp_path, [], names).warnings == ("the model has learned nothing: the table has no rows",)
+    lost = read(tmp_path, ["5,f,p,a,perhaps"] * 3, names)
+    assert lost.warnings == ("the model has learned nothing: none of the 3 rows is a record",)
+    assert describe(lost)["warnings"] == list(lost.warnings)
 
 
 @pytest.mark.parametrize("line", LEFT_OUT)

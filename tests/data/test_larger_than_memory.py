@@ -130,10 +130,10 @@ def test_a_place_is_named_whatever_the_chunks(tmp_path: Path, rows: int, monkeyp
     columns = {"age": [1.0] * 9, "code": ["1"] * 8 + ["9"], "y": ["p"] * 9}
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
     found = read(tmp_path, "t.parquet", memory=TINY)
-    assert found.notes[0] == "code: 1 unknown category became no category (in row 9 of t.parquet)"
+    assert found.notes[0] == "code: 1 unknown category became no category (row 9 of t.parquet)"
     write(tmp_path / "t.csv", "age,code,y\n" + "1,1,p\n\n" * 8 + "x,1,p\n")
     found = read(tmp_path, "t.csv", memory=TINY)
-    assert found.notes[0] == "age: 1 value that is not a finite number became 25 (on line 18 of t.csv)"
+    assert found.notes[0] == "age: 1 value that is not a finite number became 25 (line 18 of t.csv)"
     write(tmp_path / "t.csv", "age,code,y\n" + "1,1,p\n" * 8 + "1,1\n")
     found = read(tmp_path, "t.csv", memory=TINY)
     assert found.notes[0] == "1 line that is not a row of the table was left out (line 10 of t.csv)"

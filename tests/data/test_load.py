@@ -118,7 +118,8 @@ def test_describe(tmp_path: Path) -> None:
         "nonzero_share": 0.75,
         "classes": {"n": 3, "p": 1},
         "test_classes": {},
-        "notes": ["a: 1 value outside [0, 1] was clipped (on line 4 of t.csv)"],
+        "notes": ["a: 1 value outside [0, 1] was clipped (line 4 of t.csv)"],
+        "warnings": [],
     }
     write(tmp_path / "s.toml", schema.replace('column="y"', 'column="v"').replace('classes=["n","p"]', "bounds=[0, 9]"))
     write(table, "a,s,v\n0,u,1\n1,u,2\n")

@@ -71,13 +71,13 @@ def test_the_file_is_the_one_the_checksum_names() -> None:
 
 def test_a_damaged_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mnist14, "SHA256", "0" * 64)
-    with pytest.raises(CorruptFile, match=r"^the embedded data set mnist14 is damaged"):
+    with pytest.raises(CorruptFile, match=r"^the bundled data set mnist14 is damaged"):
         load(DataOptions())
 
 
 def test_a_missing_file_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("importlib.resources.files", lambda package: tmp_path)
-    with pytest.raises(CorruptFile, match=r"^the embedded data set mnist14 cannot be read"):
+    with pytest.raises(CorruptFile, match=r"^the bundled data set mnist14 cannot be read"):
         load(DataOptions())
 
 

@@ -161,7 +161,7 @@ def test_the_test_table_needs_no_units_and_is_not_cut(tmp_path: Path) -> None:
 def test_a_row_without_its_unit_is_left_out() -> None:
     dataset = read(enumerate(["A", "NA", "B"]), 1, agents=1)
     assert rows(dataset.train[0]) == [0, 2]
-    assert dataset.notes[0] == "patient: 1 record without a unit was left out (on line 3 of t.csv)"
+    assert dataset.notes[0] == "patient: 1 record without a unit was left out (line 3 of t.csv)"
 
 
 def test_there_must_be_a_unit_for_each_agent() -> None:

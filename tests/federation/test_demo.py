@@ -184,7 +184,9 @@ def test_files_are_kept_when_it_fails(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (root / "coordinator.txt").read_text() == "why"
     with _demo_folder(None, said.append) as other:
         assert other.is_dir()
-    assert not other.exists() and len(said) == 3
+    assert not other.exists() and len(said) == 3 and "deleted at the end; --out DIR keeps them" in said[2]
+    with _demo_folder(other, said.append):
+        assert said[3].endswith(f"are in {other}")
 
 
 def test_budgets_are_never_less_than_what_left(place: Path) -> None:

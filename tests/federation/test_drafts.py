@@ -98,6 +98,10 @@ def test_the_terms_in_words_are_those_of_the_plan(tmp_path: Path, sites: int, co
     found, plan = describe_terms(terms), derive_agreement(terms).plan
     honest = sites - colluders - missing
     assert f"at least {sites - missing} of the {sites} sites" in found["trust"]
+    assert found["epsilon"].endswith(" at delta 1e-06 for one record")
+    text = terms.path.read_text()
+    terms.path.write_text(text.replace("delta = 1e-06", "delta = 0.002"))
+    assert f"one over {20 * sites} records: it should be" in describe_terms(read_terms(terms.path))["epsilon"]
     assert f"at most {'one site tells' if colluders == 1 else '2 sites tell'}" in found["trust"]
     assert f"any {honest} are enough" in found["noise"] and f"multiplier {plan.multiplier:.4g}" in found["noise"]
     assert f"{math.sqrt(sites / honest):.3g} times" in found["noise"]

@@ -47,6 +47,13 @@ def refused(text: object) -> str:
     return str(caught.value)
 
 
+def test_what_was_pasted_is_quoted_from_its_beginning_and_what_is_too_much_is_said(north: Identity) -> None:
+    whole = str(north.public)
+    assert f"identity '{whole[:39]}…' is damaged: copy the whole line again" in refused(whole[:-3])
+    said = refused(f"{whole}\nfingerprint {north.public.fingerprint}")
+    assert said.endswith(f"is damaged: keep only the line that begins with {PREFIX}")
+
+
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
 def test_an_identity_is_private_and_is_read_back_unchanged(tmp_path: Path, umask: int) -> None:
     path = tmp_path / "identity"

@@ -41,7 +41,7 @@ def test_a_study_starts_with_its_first_round_and_not_before(federation: Federati
         assert isinstance(invite(agent, federation), Ready)
         reservation = the_study(federation).reservation
         assert the_study(federation).state == "reserved" and is_reservation_held(reservation)
-        with pytest.raises(InputError, match="held by a process"):
+        with pytest.raises(InputError, match="by another process"):
             federation.account("north").give_back(reservation)
         answered(agent, question(federation, 1))
         assert the_study(federation).state == "started"

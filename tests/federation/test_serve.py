@@ -23,8 +23,9 @@ from taciturn.dashboard.monitoring import CoordinatorMonitor, Metric, SiteMonito
 from taciturn.errors import InputError
 from taciturn.federation.messages import digest
 from taciturn.federation.status import AGENT_LOCK, STATUS_FILE, AgentStatus, CoordinatorStatus, publish_status
+from taciturn.privacy.budget import BudgetLedger
 from tests.browsers import CHROMIUM
-from tests.cli.helpers import COMMAND, PATIENCE, environment
+from tests.cli.helpers import COMMAND, PATIENCE, environment, taciturn
 from tests.federation.helpers import Federation, Local, answered, conducted, invite, question, refused
 
 LINE = re.compile(r'[a-z_]+(\{[a-z]+="[a-z ]+"(,[a-z]+="[a-z ]+")*\})? (\d+(\.\d+)?(e-?\d+)?|\+Inf)')
@@ -82,10 +83,14 @@ def test_metrics_are_prometheus_text_of_counts_and_budget(busy: Federation) -> N
     assert values['taciturn_site_departures_total{site="north",kind="answer"}'] == "2"
     assert values['taciturn_site_departures_total{site="north",kind="refusal"}'] == "1"
     assert float(values['taciturn_site_budget_epsilon{site="north",part="total"}']) == 3.0
-    used, left = (
-        float(values[f'taciturn_site_budget_epsilon{{site="north",part="{part}"}}']) for part in ("used", "left")
+    used, fits = (
+        float(values[f'taciturn_site_budget_epsilon{{site="north",part="{part}"}}']) for part in ("used", "next")
     )
-    assert used > 0 and used + left == pytest.approx(3.0)
+    ledger = busy.site("north").ledger
+    account = BudgetLedger.open(ledger).state()
+    assert used > 0 and used + fits > 3.0 and fits == pytest.approx(account.epsilon_next)
+    shown = taciturn("federation", "site", "status", busy.file("north")).stdout
+    assert account.room in shown and account.room in taciturn("ledger", ledger).stdout
 
 
 def test_monitors_hear_nothing_of_times_or_records(busy: Federation) -> None:

@@ -109,7 +109,7 @@ def test_a_process_that_is_not_there_is_not_connected(federation: Federation, ho
     assert (found["running"], found["connected"], found["connected_since"], found["pid"]) == (False, False, None, None)
     assert found["active_study"] == ""
     assert bool(found["last_heartbeat"]) == (how in ("dead", "frozen"))
-    assert found["budget_left"] == pytest.approx(3.0)
+    assert found["epsilon_next"] == pytest.approx(3.0, rel=1e-5)
 
 
 def test_a_vaults_status_says_that_it_is_connected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,6 +81,16 @@ def test_too_few_rounds_for_a_model_are_refused() -> None:
         plan_study(resolve(CLINICS | {"features": "bins", "algorithm": "additive", "rounds": 1}))
 
 
+def test_a_delta_that_allows_publishing_a_record_is_refused() -> None:
+    """It does not matter where there is no noise."""
+    with pytest.raises(InputError, match=r"delta 0\.5 is 300 times one over 600 records: it would allow publishing"):
+        plan_study(resolve(CLINICS | {"delta": 0.5}))
+    with pytest.raises(InputError, match="is 1 times one over 600 records"):
+        plan_study(resolve(CLINICS | {"delta": 1 / 600}))
+    plan_study(resolve(CLINICS | {"delta": 0.9 / 600}))
+    plan_study(resolve(CLINICS | {"delta": 0.5, "total_epsilon": math.inf}))
+
+
 def test_hidden_updates_are_one_event_a_round(tmp_path: Path) -> None:
     run = train(tmp_path / "r", algorithm="hidden", local_updates=7)
     events = run.folder.read_ledger().events[0]["north"]

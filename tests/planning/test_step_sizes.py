@@ -125,7 +125,7 @@ def test_a_curator_has_one_round_and_the_ledger_charges_every_agent(tmp_path: Pa
         averages["z_smooth"].shape == (2, 3, *w.shape) and (averages["z_smooth"][0] == averages["z_smooth"][0][0]).all()
     )
     assert "gradient units (erm-outp: parameter units)" in [axes.get_ylabel() for axes in figure([run.folder]).axes]
-    assert "one model together without showing each other a record" in result_sentences(run.summary)[0]
+    assert "2 models together without showing each other a record" in result_sentences(run.summary)[0]
     assert (
         "one model together by giving all records to one curator"
         in result_sentences(replace(run.summary, runs=(central,)))[0]

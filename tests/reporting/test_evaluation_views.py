@@ -63,6 +63,7 @@ def test_a_report_shows_the_curve_and_the_tables_on_both_pages(run: taciturn.Run
     shown = f"{100 * error.error.value:.2f} ± {100 * error.error.error:.2f} %"
     assert shown in result_sentences(public)[1] or "ε = 8" in result_sentences(public)[1]
     assert shown in run.folder.report.read_text()
+    assert f"trained {len(public.runs)} models together in" in result_sentences(public)[0]
 
 
 def test_the_statement_says_who_is_charged_for_evaluations(run: taciturn.Run, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from taciturn.reporting.figures.style import save
 from taciturn.reporting.narrative import result_sentences
 from taciturn.reporting.tables import group_rows
 from taciturn.runs.folder import RunFolder
+from taciturn.runs.quality import ClassificationQuality
 from taciturn.runs.records import MetricsRow
 from tests.cli import helpers
 from tests.training.test_study import CLINICS
@@ -68,7 +69,8 @@ def test_long_runs_are_thinned_and_keep_their_ends() -> None:
 def test_the_picture_has_four_panels_and_a_line_for_each_setting(run: taciturn.Run, tmp_path: Path) -> None:
     drawn = figure([run.folder])
     assert [axes.get_title(loc="left") for axes in drawn.axes] == [
-        "Test error", "Training objective F(w)", "Consensus residual ‖Aw − z‖", "Noise magnitude, mean |ξ|",
+        "Test error", "Training objective F(w)", "Distance of the parties' models from the common one",
+        "Mean size of the noise",
     ]  # fmt: skip
     assert [len(axes.lines) for axes in drawn.axes] == [4, 4, 4, 4]
     save(drawn, tmp_path / "p.png")
@@ -125,9 +127,11 @@ def test_the_report_is_self_contained_and_says_what_matters(run: taciturn.Run) -
     assert all(link.startswith("#") for link in page.loads)  # nothing is loaded from anywhere
     assert not re.search(r"@import|url\((?!#)", html)
     text = " ".join(" ".join(page.text).split())
-    assert f"3 parties with {run.summary['data']['records']} records in all trained one model together" in text
+    assert f"3 parties with {run.summary['data']['records']} records in all trained 12 models together" in text
     assert "No end-to-end guarantee: the total epsilon of this run is infinite." in text
     assert "computed from the private records" in text
+    assert text.count("No end-to-end guarantee: the total epsilon") == 1
+    assert "Mean size of the noise" not in html and "<strong>objpm</strong>: " in html
     assert "checkpoint-seconds" in text  # the configuration, complete
     assert "a<b>" in text  # the folder's name, escaped
     assert html.count("<svg") == html.count('<svg role="img"') == 2
@@ -146,9 +150,13 @@ def test_the_report_is_self_contained_and_says_what_matters(run: taciturn.Run) -
 
 def test_the_sentences_count_right(run: taciturn.Run) -> None:
     summary = run.folder.read_summary()
+    assert repr(run) == f"Run({str(run.path)!r})"
     first, second = result_sentences(summary)
     mean = np.mean([e["test_error"] for e in summary["runs"] if e["algorithm"] == "objpm" and e["epsilon"] == 1.0])
-    assert f"the right class for {100 * (1 - mean):.1f} of 100 new records" in first
+    assert f"the best with noise predicts the right class for {100 * (1 - mean):.1f} of 100 new records" in first
+    quality = summary.runs[0].quality
+    assert isinstance(quality, ClassificationQuality) and quality.baseline is not None
+    assert f"(always predicting the most frequent class, for {100 * (1 - quality.baseline.error):.1f})" in first
     assert "without any noise" in second
     assert "objpm, ε = 1 (mean of 3 seeds)" in second
     assert second.count("objpm") == 1  # the setting the sentence is about is not compared with itself

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import taciturn
+from taciturn.reporting.narrative import result_sentences
 from taciturn.reporting.statements import guarantee, headline
+from taciturn.runs.folder import RunFolder
 from tests.data.test_femnist import shard, writer
 
 CLINICS: dict[str, Any] = {
@@ -28,15 +30,19 @@ def page(out: Path, **changes: Any) -> str:
     [
         ({}, ["Simulated: nobody is protected, because the noise comes from a known seed. With exact noise from the "
               "operating system the same run would protect every record with total epsilon 1 at delta 1e-06.",
-              "No one: this was a simulation.", "Neighbours (add-remove)", "Gaussian noise scaled to that amount"]),
+              "No one: this was a simulation.", "It would protect: every single record",
+              "Neighbours (add-remove)", "Gaussian noise scaled to that amount"]),
         ({"noise": "hardened", "adjacency": "replace-one"},
-         ["Every record is protected with total epsilon 1 at delta 1e-06.", "Neighbours (replace-one)",
-          "discrete Gaussian noise", "of exact integers as docs/explanation/discrete-gaussian.md proves"]),
+         ["Every record is protected with total epsilon 1 at delta 1e-06.", "Protected: every single record",
+          "Neighbours (replace-one)",
+          "discrete Gaussian noise", "of exact integers as the page 'Discrete Gaussian noise' proves"]),
         ({"noise": "hardened", "trust": "secure-sum", "algorithm": "dpgd", "features": "none"},
          ["if only sums of what all parties send are seen and at most one party tells the server what it knows",
           "one process simulates the secure sum", "the shares of any 2 of the 3 add up to all of it",
-          "Nothing in this run prevents it"]),
+          "Nothing in this run prevents it", "How: the gradient of every record is clipped",
+          "more parties collude with the server than stated above"]),
         ({"mechanism": "laplace"}, ["Laplace noise", "at δ = 0"]),
+        ({"delta": 1e-3}, ["at delta 0.001 (delta 0.001 is 0.6 times one over 600 records: it should be far smaller)"]),
         ({"total_epsilon": "inf"}, ["No guarantee: the run was made without noise"]),
         ({"total_epsilon": "1,inf"}, ["(the run without noise protects nobody)",
                                         "the total epsilon for an observer of all 2 runs is infinite"]),
@@ -64,7 +70,12 @@ def test_it_says_what_holds(tmp_path: Path, changes: dict[str, Any], sentences: 
 def test_a_reference_without_noise_is_no_part_of_the_guarantee(tmp_path: Path) -> None:
     """The optimum of a table clips nothing and adds no noise, so the statement does not describe any protection."""
     text = page(tmp_path / "r", total_epsilon="1,inf")
-    assert "How: the gradient of every record is clipped" in text
+    assert "How: first noisy counts of every column are released, then noisy gradients" in text
+    assert "Balle and Wang 2018); the runs without noise have no finite bound." in text
+    ran = RunFolder.open(tmp_path / "r").read_summary(local=False)
+    unmeasured = replace(ran, runs=tuple(replace(one, test_error=None) for one in ran.runs))
+    said = f"trained 2 models together in {ran.runs[0].rounds} rounds each (optimum in {ran.runs[1].rounds} round"
+    assert said in result_sentences(unmeasured)[0]
     assert "(optimum)" not in text and "everyone who sees the model, but not the curator" not in text
 
 
@@ -76,6 +87,19 @@ def test_on_femnist_the_writer_is_not_protected(tmp_path: Path) -> None:
     )
     assert "The writer: every party is one writer" in text
     assert "the sizes of the published data set" in text
+
+
+def test_a_public_report_has_no_empty_columns_and_says_what_a_method_is(tmp_path: Path) -> None:
+    text = page(tmp_path / "r", seeds=2, total_epsilon="1,2")
+    own = (tmp_path / "r" / "local-only" / "report.html").read_text()
+    heading = '<th scope="col">objective</th>'
+    assert heading in own and "The objective is the loss" in own
+    assert heading not in text and "The objective is the loss" not in text and ">lowest<" not in text
+    assert "<strong>additive</strong>: an additive model of a table" in text
+    assert "trained 4 models together in 2 rounds each without" in text
+    assert "docs/explanation" not in text and "docs/howto" not in text
+    assert text.count("Simulated: nobody is protected") == 1
+    assert 'aria-label="Training, round by round"' in own and 'aria-label="Training, round by round"' not in text
 
 
 def test_the_headline_follows_from_the_ledger_only(tmp_path: Path) -> None:

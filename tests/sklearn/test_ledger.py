@@ -57,7 +57,7 @@ def test_a_second_ledger_for_the_same_records_is_noticed(tmp_path: Path) -> None
     with pytest.raises(InputError, match="already have a budget ledger, records"):
         classifier(0.5, ledger=second.path).fit(x[order], y[order])
     assert second.state().epsilon_used == 0.0
-    with pytest.warns(LedgerWarning, match="does not use"):
+    with pytest.warns(LedgerWarning, match="is not charged to the ledger"):
         classifier(0.5).fit(x, y)
     classifier(0.5, ledger=further.path).fit(x, y)
     classifier(0.5, ledger=second.path).fit(x[1:], y[1:])  # one record fewer, and nobody notices

@@ -515,6 +515,7 @@ ADDITIVE = AlgorithmSpec(
     reference="Bassily, Smith and Thakurta, FOCS 2014, with Polyak's momentum, in coordinates from noisy marginals",
     step_kind=MomentumStep,
     min_rounds=3,  # the first one or two release counts
+    counts_first=True,
     allows_aggregate_noise=True,
     batched=False,
     without_noise="optimum",

@@ -366,6 +366,8 @@ class AlgorithmSpec:
         The method's fixed number of rounds.
     min_rounds : int
         The fewest rounds that give a model.
+    counts_first : bool
+        Whether the first rounds release counts of every column instead of gradients.
     upload : type
         The NamedTuple that an agent sends.
     allows_aggregate_noise : bool
@@ -406,6 +408,7 @@ class AlgorithmSpec:
     central: bool = False
     rounds: int | None = None
     min_rounds: int = 1
+    counts_first: bool = False
     upload: type = Upload
     allows_aggregate_noise: bool = False
     batched: bool = True

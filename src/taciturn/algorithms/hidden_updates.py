@@ -108,7 +108,7 @@ HIDDEN = AlgorithmSpec(
     _build,
     local_updates=10,
     modes=("certified",),
-    guarantee="approximate, in total; a round is charged as docs/explanation/hidden-state.md proves",
+    guarantee="approximate, in total; a round is charged as the page 'Hidden local updates' proves",
     reference="Taciturn's own, after Bok, Su and Altschuler, ICML 2024",
     privacy_cost=per_hidden_round_cost,
     noise_on="hidden",

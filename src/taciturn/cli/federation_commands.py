@@ -408,8 +408,12 @@ def demo(out: Path | None, rounds: str, calm: bool, trust: str, as_json: bool) -
 
     count = integer(10, 1000)("rounds", rounds)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # its child processes end with it
-    with FederationDisplay(stderr) as display:
-        result = run_demo(out, count, calm, trust, display.say)
+    with stderr.status("starting") as status:
+
+        def watch(done: int) -> None:
+            status.update(f"round {done} of {count}" if done else "waiting for the first round")
+
+        result = run_demo(out, count, calm, trust, note, watch)
     if as_json:
         print_json(result.to_json())
     else:

@@ -31,7 +31,7 @@ class Listed(NamedTuple):
 COMMANDS: dict[str, dict[str, Listed]] = {
     "Train": {
         "plan": Listed("cli.plan_command:plan", "show what a budget buys, before any record is read"),
-        "run": Listed("cli.run_commands:train", "train a model; without arguments, on embedded digits"),
+        "run": Listed("cli.run_commands:train", "train a model; without arguments, on bundled digits"),
         "resume": Listed("cli.run_commands:resume", "continue a run that was stopped or killed"),
         "frontier": Listed("cli.experiment_commands:frontier", "measure error against epsilon, by method and trust"),
         "sweep": Listed("cli.experiment_commands:sweep", "train at every point of a grid of settings"),
@@ -76,7 +76,7 @@ COMMANDS: dict[str, dict[str, Listed]] = {
 PURPOSE = "Train one model on the data of several parties that do not share their records."
 SECTIONS = {
     "Examples": (
-        ("taciturn run", "train on embedded data; total epsilon 1"),
+        ("taciturn run", "train on bundled data; total epsilon 1"),
         ("taciturn plan --total-epsilon 3", "show what a budget buys"),
         ("taciturn run --total-epsilon 3", "train with it"),
         ("taciturn -v run", "train, and log every step to stderr"),

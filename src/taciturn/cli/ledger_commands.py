@@ -275,7 +275,7 @@ def print_budget(state: BudgetState) -> None:
         rule = f"added up as {ADDED_AS[state.rule.accountant]}: two budgets together cost less than their sum"
     say(
         f"{state.data}: epsilon {format_epsilon(state.epsilon_used)} of {state.total_epsilon:g} used or "
-        f"reserved at delta {state.delta:g}; one more study of up to {state.epsilon_next:.4g} fits ({rule})"
+        f"reserved at delta {state.delta:g}; {state.room} ({rule})"
     )
     if state.split:
         sides = (format_epsilon(state.epsilon_of_side(side)) for side in (state.used, state.used_held_out))

@@ -11,7 +11,7 @@ import rich_click as click
 from click.shell_completion import CompletionItem
 
 from taciturn.data import SOURCES
-from taciturn.errors import unknown_name
+from taciturn.errors import InputError, unknown_name
 from taciturn.settings.rules import choices_of, flag_name, path
 from taciturn.settings.settings import FIELDS
 
@@ -24,6 +24,8 @@ class SuggestingGroup(click.RichGroup):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that the first argument names."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            if args[0] == "help":
+                raise InputError(f"no command 'help': use '{ctx.command_path} --help'")
             raise unknown_name("command", args[0], self.list_commands(ctx))
         return super().resolve_command(ctx, args)
 

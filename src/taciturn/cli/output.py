@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import rich_click as click
 from rich.cells import cell_len
@@ -26,7 +26,7 @@ from taciturn.reporting.evaluation_tables import (
     last_evaluations,
 )
 from taciturn.reporting.statements import PAPER_HEADLINE, headline
-from taciturn.reporting.tables import GROUP_HEADINGS, group_rows, has_seeds, result_table, rounds_done
+from taciturn.reporting.tables import GROUP_HEADINGS, SPREAD, group_rows, has_seeds, result_table, rounds_done
 from taciturn.result import Run
 from taciturn.runs.records import EvaluationRow
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 RESULT_COLUMNS = ("", "run", "seed", "test error", "objective", "rounds", "seconds", "sent up")  # 80 characters
 READABLE, GAP = 80, 2  # characters of a line, and around a column of a table
+SHORTEST = 6  # characters of a part of a word
+SHORT = 20  # characters of a text that stays on one line, such as "additive, ε = 0.5"
 WITHOUT_LETTERS = re.compile(r"[\d.,+\-e%± ]+")  # a number, also among texts
 PATH = click.Path(path_type=Path)
 JSON_HELP = "print one JSON object, and nothing else, on stdout"
@@ -109,11 +111,13 @@ def print_table(
     left: int = 1,
     wrap: bool = False,
     texts: Sequence[int] | None = None,
+    spare: Sequence[int] = (),
 ) -> None:
-    """Print a table without truncating numbers.
+    """Print a table without truncating numbers or, if it can, breaking words.
 
-    Long text takes several lines. A table that is still too wide is printed for at least 80 columns, and the terminal
-    wraps it.
+    On a terminal, long text takes several lines, and columns that can be spared are left out where they do not fit. A
+    table that is still too wide is printed for at least 80 columns, and the terminal wraps it. Elsewhere a row is a
+    line.
 
     Parameters
     ----------
@@ -127,29 +131,54 @@ def print_table(
         Whether all long cells take several lines.
     texts : sequence of int, optional
         The columns that hold texts, if they are not the first ones.
+    spare : sequence of int, optional
+        The columns that are left out where not all have room.
     """
+    folded = set(range(len(headings)) if wrap else range(left) if texts is None else texts)
+    columns = [(heading, *(row[i] for row in rows)) for i, heading in enumerate(headings)]
+    shown, narrowest = list(range(len(headings))), [max(map(cell_len, cells)) for cells in columns]
+    if stdout.is_terminal:
+        shown, narrowest = _fitted(columns, folded, spare)
     table = Table(box=None, header_style="bold", pad_edge=False)
-    folded = range(len(headings)) if wrap else range(left) if texts is None else texts
-    needed = GAP * len(headings)
-    for i, heading in enumerate(headings):
-        cells = [row[i] for row in rows if i not in folded or WITHOUT_LETTERS.fullmatch(row[i])]
-        narrowest = max(map(cell_len, (heading, *cells)))
-        table.add_column(
-            heading,
-            justify="left" if i < left else "right",
-            no_wrap=i not in folded,
-            overflow="fold",
-            min_width=narrowest,
-        )
-        needed += narrowest
+    for i in shown:
+        justify: Literal["left", "right"] = "left" if i < left else "right"
+        whole = narrowest[i] == max(map(cell_len, columns[i]))
+        table.add_column(headings[i], justify=justify, no_wrap=whole, overflow="fold", min_width=narrowest[i])
     for row in rows:
-        table.add_row(*row)
-    own = stdout.width
+        table.add_row(*(row[i] for i in shown))
+    own, needed = stdout.width, _width(narrowest, shown)
     stdout.width = own if needed <= own else max(needed, READABLE)
     try:
         stdout.print(table, crop=False)
     finally:
         stdout.width = own
+
+
+def _fitted(
+    columns: Sequence[Sequence[str]], folded: Container[int], spare: Container[int]
+) -> tuple[list[int], list[int]]:
+    """Return which columns a terminal has room for, and the least width of each column."""
+    narrowest = [_narrowest(cells, i in folded) for i, cells in enumerate(columns)]
+    shown = list(range(len(columns)))
+    if _width(narrowest, shown) > stdout.width:
+        shown = [i for i in shown if i not in spare]
+    if _width(narrowest, shown) > stdout.width:  # to break a long name is better than to break every line
+        narrowest = [_narrowest(cells, i in folded, SHORTEST) for i, cells in enumerate(columns)]
+    return shown, narrowest
+
+
+def _narrowest(cells: Sequence[str], folded: bool, longest: int = READABLE) -> int:
+    """Return the least width of a column: of its longest word, up to `longest`, if its texts may be folded."""
+    return max(
+        min(max(map(cell_len, cell.split()), default=0), longest)
+        if folded and cell_len(cell) > SHORT and not WITHOUT_LETTERS.fullmatch(cell)
+        else cell_len(cell)
+        for cell in cells
+    )
+
+
+def _width(narrowest: Sequence[int], shown: Sequence[int]) -> int:
+    return sum(narrowest[i] + GAP for i in shown) - GAP
 
 
 def describe_map(name: str) -> str:
@@ -160,7 +189,7 @@ def describe_map(name: str) -> str:
 def print_result(run: Run) -> None:
     """Print the results of a finished run and where its report is."""
     if has_seeds(run.runs):
-        print_table(GROUP_HEADINGS, group_rows(run.runs))
+        print_table(GROUP_HEADINGS, group_rows(run.runs), spare=[GROUP_HEADINGS.index(name) for name in SPREAD])
     else:
         print_table(*result_table(run.runs, RESULT_COLUMNS), left=2)
     say()

@@ -17,6 +17,8 @@ from taciturn.cli.output import JSON, PATH, check_new, describe_map, print_json,
 from taciturn.core.storage import format_bytes, write_text
 from taciturn.planning.plan import noise_meaning
 from taciturn.planning.tradeoffs import PlanFacts, PlanReport, plan_facts, planned_settings
+from taciturn.privacy.accountants import NO_ACCOUNTANT, describe_accountant
+from taciturn.privacy.calibration import delta_condition
 from taciturn.privacy.trust import AGENTS, SECURE_SUM, SERVER
 from taciturn.reporting.tables import format_epsilon
 from taciturn.settings.checks import COLLUDERS
@@ -79,12 +81,15 @@ def _print(view: PlanReport, facts: PlanFacts) -> None:
     public = view.study.facts
     features = f"{public.features} features{describe_map(public.features_by)}"
     declared = "" if public.published else " (as declared)"
-    accountant = "" if facts["accountant"] == "none" else f" by {facts['accountant']}"
+    condition = delta_condition(facts["delta"], public.total_records)
+    accountant = "" if facts["accountant"] == NO_ACCOUNTANT else f", by {describe_accountant(facts['accountant'])}"
+    learned = f"{public.outputs} classes" if public.classes else "a number to predict"
     for line in (
-        f"{public.name}: {public.agents} agents, {public.total_records:,} records, {features}, "
-        f"{public.outputs} outputs{declared}; protected: one {public.unit}",
+        f"{public.name}: {public.agents} agents, {public.total_records:,} records{declared}, {features}, "
+        f"{learned}; protected: one {public.unit}",
         f"total epsilon {facts['total_epsilon']:g} at delta {facts['delta']:g}: {facts['algorithm']}, "
         f"{_count(facts['rounds'], 'round')}, {_count(facts['local_updates'], 'local update')} each",
+        *([f"note: {condition}"] if condition and facts["total_epsilon"] < math.inf else []),
         _noise(ALGORITHMS[facts["algorithm"]], facts, view.study.settings.trust),
         noise_meaning(view.study.settings),
         f"trust: {facts['trust']}",
@@ -152,14 +157,14 @@ def _print_evaluations(view: PlanReport) -> None:
     what, unit = ("error", "points") if facts.classes else ("mean absolute error", "% of the label's range")
     say(
         f"evaluations: {found.evaluations} on about {found.records:,} held-out records, with at most epsilon "
-        f"{found.epsilon:g} for all of them; standard error of the {what} by the noise, in {unit}:"
+        f"{found.epsilon:g} for all of them; how far the noise moves the measured {what} (standard error, in {unit}):"
     )
     names = {SERVER: "a trusted server", SECURE_SUM: "a secure sum", AGENTS: "every agent by itself"}
     rows = [
         (_mark(one.chosen, names[one.trust]), f"{100 * one.noise:.3f}", f"{100 * one.alone:.3f}")
         for one in found.options
     ]
-    print_table(("noise by", "with all measures", "this one alone"), rows)
+    print_table(("noise by", "with all measures", "the error alone"), rows)
     if facts.classes:
         say(f"sampling that many records adds {100 * found.sampling:.2g} points at an error of 5 %")
 
@@ -171,9 +176,9 @@ def _count(number: int, noun: str) -> str:
 def _noise(method: AlgorithmSpec, facts: PlanFacts, trust: str) -> str:
     """Describe clipping, step sizes and noise in one line."""
     limit = f"records scaled to {facts['record_bound']:.4g}" if method.scales_records else f"clip {facts['clip']:.4g}"
-    steps = f"rho {facts['rho']:.4g}"
+    steps = f"penalty rho {facts['rho']:.4g}"
     if not issubclass(method.step_kind, ExactStep):
-        steps += f", eta {facts['eta']:.4g} to {facts['eta_last']:.3g}"
+        steps += f", step eta {facts['eta']:.4g} to {facts['eta_last']:.3g}"
     summed = "" if trust == AGENTS or method.central else ", summed over all agents"
     place = f"{NOISE_ON[method.noise_on]}{summed}"
     return f"{limit}, {steps}; noise of standard deviation {facts['noise']['std']:.3g} on {place}"

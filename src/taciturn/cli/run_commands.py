@@ -32,6 +32,7 @@ from taciturn.errors import InputError, Interrupted
 from taciturn.kernels.library import library
 from taciturn.planning.dry_run import DataForecast, DryRunReport, RunForecast
 from taciturn.privacy.accountants import describe_accountant
+from taciturn.privacy.calibration import delta_condition
 from taciturn.reporting.curves import run_label
 from taciturn.reporting.statements import PAPER_HEADLINE
 from taciturn.reporting.tables import format_epsilon
@@ -81,8 +82,8 @@ def _describe_data(data: DataForecast) -> str:
     features = f"{data.features} features{describe_map(data.features_by)}"
     declared = "" if data.published else " (as declared)"
     return (
-        f"{data.name}: {data.agents} agents, {data.records:,} records, {features}, "
-        f"{data.outputs} outputs{declared}; protected: one {data.unit}"
+        f"{data.name}: {data.agents} agents, {data.records:,} records{declared}, {features}, "
+        f"{data.outputs} outputs; protected: one {data.unit}"
     )
 
 
@@ -107,6 +108,8 @@ def _describe_privacy(report: DryRunReport) -> str:
     accountants = dict.fromkeys(run.accountant for run in runs if math.isfinite(run.spends))
     words = f"ε at delta {report.delta:g}"
     if accountants:
+        condition = delta_condition(report.delta, report.data.records)
+        words += f" ({condition})" if condition else ""
         words += f", by {'; '.join(describe_accountant(name) for name in accountants if name)}"
     if len(runs) > 1:
         total = format_epsilon(report.all_runs_epsilon)
@@ -122,7 +125,7 @@ def _describe_privacy(report: DryRunReport) -> str:
     "--dry-run", is_flag=True, help="show what a run would do and spend; write nothing", panel="Output settings"
 )
 def train(config: Path | None, as_json: bool, dry_run: bool, **flags: Any) -> None:
-    """Train a model; without arguments, on embedded data with a total epsilon of 1.
+    """Train a model; without arguments, on bundled data with a total epsilon of 1.
 
     CONFIG is a TOML file (from 'taciturn config init' or 'taciturn plan --out'). Flags override it, both override the
     data set's preset, and that overrides the defaults below. The whole run spends at most --total-epsilon at --delta.

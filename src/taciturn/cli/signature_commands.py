@@ -21,17 +21,20 @@ from taciturn.runs.records import PrivacyTotals
 from taciturn.training.finish import signable
 
 MEANING = (
-    "A signature shows that the key's holder vouched for these lines. It does not show that the run did what they say, "
-    "or that there is no other ledger: the holder can sign another one. Only a countersignature, or an earlier check "
-    "on this machine, can reveal another ledger"
+    "A signature shows that the key's holder vouched for these lines. It does not show that the run did what they say"
 )
+ANOTHER = (
+    ", or that there is no other ledger: the holder can sign another one. Only a countersignature, or an earlier check "
+    "on this machine, can reveal another ledger."
+)
+COUNTERSIGNED = ". Another ledger would need the officer's countersignature too."
 UNFINISHED = (
     "NOT COMPLETE: this was signed before the run had finished; the run may have continued, and later lines may have "
     "been removed"
 )
 OPEN_ENDED = (
     "a ledger of a data set has no last line: lines after the last signature that you received may have been removed, "
-    "which a first check cannot detect; --officer, or an earlier check on this machine, can"
+    "which a first check cannot detect; --officer, or an earlier check on this machine, can."
 )
 
 
@@ -181,13 +184,13 @@ def verify(path: Path, public: Path, officer: Path | None, unfinished: bool, as_
     extent = (
         f"verified so far: the first {lines} lines, of an unknown number," if paused else f"verified: all {lines} lines"
     )
-    say(f"{extent} are signed by key {organisation.id}{also}. {MEANING}")
-    if state == "open":
+    say(f"{extent} are signed by key {organisation.id}{also}. {MEANING}{COUNTERSIGNED if countersigner else ANOTHER}")
+    if state == "open" and not countersigner:
         say(OPEN_ENDED)
     if found.signable.id:
-        say(f"This machine remembers these {lines} lines and refuses a shorter or different ledger with this name")
+        say(f"This machine remembers these {lines} lines and refuses a shorter or different ledger with this name.")
     else:
-        say("A run with seeded noise has no name, so this machine does not remember it")
+        say("A run with seeded noise has no name, so this machine does not remember it.")
     return code
 
 

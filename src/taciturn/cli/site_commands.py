@@ -13,6 +13,7 @@ from taciturn.cli.output import JSON, PATH, note, print_fields, print_json, prin
 from taciturn.core.signals import stop_signals
 from taciturn.core.storage import format_bytes
 from taciturn.errors import InputError
+from taciturn.privacy.budget_state import room_in_words
 from taciturn.reporting.tables import format_epsilon
 from taciturn.settings.rules import integer, real
 
@@ -235,7 +236,7 @@ def status(site: Path, as_json: bool) -> None:
         return
     say(
         f"{found['site']}: epsilon {format_epsilon(found['epsilon_used'])} of {found['total_epsilon']:g} used or "
-        f"reserved, {format_epsilon(found['budget_left'])} left at delta {found['delta']:g} ({found['ledger']})"
+        f"reserved at delta {found['delta']:g}; {room_in_words(found['epsilon_next'])} ({found['ledger']})"
     )
     say(_describe_agent(found))
     if found["peers"] is not None and found["peers"]["needed"]:
@@ -317,7 +318,7 @@ def transcript(site: Path, as_json: bool) -> None:
                 (line.departure, line.what, line.kept_back, line.event) for line in found.lines
             )
         ]
-        print_table(("", "time", "what", "round", "bytes", "sha-256", "event"), rows, left=3)
+        print_table(("", "time", "what", "round", "bytes", "sha-256", "event"), rows, left=3, spare=(5,))
         sent = [line.departure.bytes for line in found.lines if not line.kept_back]
         say(f"{len(sent)} messages, {format_bytes(sum(sent))} in all")
         if found.repeats:

@@ -204,8 +204,8 @@ class SiteMonitor:
         return MonitorReport(health, exposition(self._metrics(seen, not trouble)), self._page(seen, trouble))
 
     def _budget(self) -> dict[str, float]:
-        total, used = self.records.account.total_epsilon, self.records.account.epsilon_used
-        return {"total": total, "used": used, "left": max(0.0, total - used)}
+        account = self.records.account
+        return {"total": account.total_epsilon, "used": account.epsilon_used, "next": account.epsilon_next}
 
     def _metrics(self, seen: StatusSnapshot[AgentStatus], healthy: bool) -> Iterable[Metric]:
         site = f'site="{self.records.site.name}"'
@@ -244,7 +244,7 @@ class SiteMonitor:
         meter = BudgetBar(
             share=budget["used"] / budget["total"] if budget["total"] else 1.0,
             text=f"ε {format_epsilon(budget['used'])} of {format_epsilon(budget['total'])} used or reserved",
-            left=f"left ε {format_epsilon(budget['left'])} at δ {records.account.delta:g}",
+            left=f"{records.account.room} at δ {records.account.delta:g}",
         )
         return MonitorPage(
             title=f"{records.site.name}: what this site sends",

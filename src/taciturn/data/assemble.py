@@ -146,7 +146,7 @@ def describe(dataset: Dataset) -> dict[str, object]:
         facts["test_classes"] = {} if dataset.test is None else _class_counts((dataset.test,), dataset.target)
     else:
         facts["bounds"] = [dataset.target.low, dataset.target.high]
-    return facts | {"notes": list(dataset.notes)}
+    return facts | {"notes": list(dataset.notes), "warnings": list(dataset.warnings)}
 
 
 def refuse_unseen_classes(dataset: Dataset) -> None:

@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 
 from taciturn.data.allocation import ArrayAllocator, feature_rows, label_rows
 from taciturn.data.dataset_source import PRECISIONS
-from taciturn.data.schema import Categorical, Numeric, Schema
-from taciturn.data.table_cells import Table, whole_number
+from taciturn.data.schema import INDICATOR, Categorical, Numeric, Schema
+from taciturn.data.table_cells import Place, Table, places_in_words, whole_number
 from taciturn.errors import InputError, unknown_name
 from taciturn.types import Array, Classes, Range, slices
 
 MAX_PLACES = 5  # of the rows named in a note
+MARKED = "was|were marked as missing"  # in a feature of its own
 OUTSIDE, MISSING, WRONG, LEFT_OUT = "outside", "missing", "wrong", "left out"
 
 
@@ -32,14 +33,14 @@ class Tally:
     """What encoding changed in each column, counted over all chunks of a table; for its owner only."""
 
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)  # by (column, change)
-    places: defaultdict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
+    places: defaultdict[tuple[str, str], list[Place]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, table: Table, column: str, change: str, rows: NDArray[np.bool_]) -> None:
         """Count the rows of a chunk in which a column was changed."""
         found = np.flatnonzero(rows)
-        self.add_places(column, change, len(found), [table.where(int(row)) for row in found[:MAX_PLACES]])
+        self.add_places(column, change, len(found), [table.place(int(row)) for row in found[:MAX_PLACES]])
 
-    def add_places(self, column: str, change: str, count: int, places: list[str]) -> None:
+    def add_places(self, column: str, change: str, count: int, places: list[Place]) -> None:
         """Count some rows, of which the first are at the given places."""
         if count:
             self.counts[column, change] += count
@@ -51,13 +52,15 @@ class Tally:
         found: list[str] = []
         for rule in schema.columns:
             if isinstance(rule, Numeric):
-                wrong, fill = "value|values that is|are not a finite number", f"{rule.fill:.12g}"
+                wrong, missing = "value|values that is|are not a finite number", f"became {rule.fill:.12g}"
                 found += self._clipped(rule.name, rule)
             else:
-                wrong, fill = "unknown category|categories", _level(rule, rule.fill)
-            found += self._note(rule.name, MISSING, "missing value|values", f"became {fill}")
-            unknown = _level(rule, rule.unknown_fill) if isinstance(rule, Categorical) else fill
-            found += self._note(rule.name, WRONG, wrong, f"became {unknown}")
+                wrong, missing = "unknown category|categories", f"became {_level(rule, rule.fill)}"
+            unknown = missing = MARKED if rule.missing == INDICATOR else missing
+            if isinstance(rule, Categorical) and rule.unknown_fill != rule.fill:
+                unknown = f"became {_level(rule, rule.unknown_fill)}"
+            found += self._note(rule.name, MISSING, "missing value|values", missing)
+            found += self._note(rule.name, WRONG, wrong, unknown)
         if isinstance(schema.target, Range):
             found += self._clipped(schema.label, schema.target)
         if schema.weight:
@@ -82,9 +85,8 @@ class Tally:
         count, places = self.counts[name, change], self.places.get((name, change), [])
         if not count:
             return []
-        counted = re.sub(r"(\w+)\|(\w+)", r"\1" if count == 1 else r"\2", words)
-        more = ", …" if count > len(places) else ""
-        return [f"{f'{name}: ' if name else ''}{f'{count} {counted} {ending}'.strip()} ({', '.join(places)}{more})"]
+        said = re.sub(r"(\w+)\|(\w+)", r"\1" if count == 1 else r"\2", f"{count} {words} {ending}".strip())
+        return [f"{f'{name}: ' if name else ''}{said} ({places_in_words(places, count)})"]
 
 
 def _level(rule: Categorical, position: int) -> str:
@@ -150,7 +152,7 @@ def scale_columns(table: Table, schema: Schema, tally: Tally) -> NDArray[np.floa
 
 
 def drawn_features(table: Table, schema: Schema, x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the features [n, J] whose bits decide a record's draw: x, with every column of numbers on a linear scale.
+    """Return the features [n, J] whose bits decide a record's draw: x, with every numeric column on a linear scale.
 
     Sums and quotients are rounded exactly, so their bits are the same everywhere. The last bit of a logarithm depends
     on the processor and on the release of numpy, and a record that is held out must be held out everywhere.

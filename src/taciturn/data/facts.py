@@ -18,6 +18,8 @@ from taciturn.data.table_io import check_table, file_agents, names_agents, table
 from taciturn.errors import InputError, unknown_name
 from taciturn.types import Classes, ColumnBlock, Dataset
 
+FAR_OFF = 2.0  # how many times more or fewer records than declared make a plan useless
+
 Sizes: TypeAlias = Mapping[str, int] | int
 """One number per agent by name, or one for all agents."""
 
@@ -199,7 +201,7 @@ def _table_facts(options: DataOptions, total_records: int | None, records_max: S
     if total_records is None:
         parties = "" if names_agents(options, schema) else ", and --agents P, the number of parties, if it is not 10"
         raise InputError(
-            "certified mode needs --total-records N, the total number of records that the parties agree to state"
+            "a private table needs --total-records N, the total number of records that the parties agree to state"
             f"{parties}; N only normalises and need not be exact"
         )
     check_partition(options.partition)
@@ -295,6 +297,18 @@ def note_sizes(facts: Facts, dataset: Dataset) -> Dataset:
         if len(shard.x) > facts.records_of(agent)
     ]
     return replace(dataset, notes=(*dataset.notes, *notes))
+
+
+def check_total(facts: Facts, dataset: Dataset) -> Dataset:
+    """Add a warning, for the owner alone, if the training records of all agents are far from the declared total."""
+    total = facts.total_records
+    if not dataset.records or total / FAR_OFF <= dataset.records <= total * FAR_OFF:
+        return dataset
+    warning = (
+        f"total-records is {total:,}, but {dataset.records:,} records train the model: what the plan says of its "
+        "quality does not hold"
+    )
+    return replace(dataset, warnings=(*dataset.warnings, warning))
 
 
 def check_partition_sizes(facts: Facts, options: DataOptions) -> None:

@@ -238,7 +238,7 @@ class Schema:
 
     @property
     def stretched(self) -> bool:
-        """Whether a column of numbers has another scale than the linear one."""
+        """Whether a numeric column has another scale than the linear one."""
         return any(isinstance(rule, Numeric) and rule.scale != "linear" for rule in self.columns)
 
     @property

@@ -295,9 +295,11 @@ class SchemaBuilder:
                 "record_weight and max_weight belong together: declare the column and the largest weight it may have"
             )
         if self.undeclared:
+            without = "; the label has no classes or bounds yet" if self.label in self.undeclared else ""
             raise InputError(
                 f"the schema does not declare {len(self.undeclared)} of the {len(self.kinds)} columns of the frame"
-                f"{missing_header(self.kinds)}; `undeclared` lists them: state what is known without looking at the "
+                f"{missing_header(self.kinds)}; `undeclared` of the schema lists them{without}: "
+                "state what is known without looking at the "
                 'records, as in declare(age=(0, 120), sex=["f", "m"]), or leave columns out with drop(...)'
             )
         return parse_schema(self.to_toml())

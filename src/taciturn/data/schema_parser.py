@@ -29,6 +29,7 @@ from taciturn.data.table_cells import is_missing, whole_number
 from taciturn.errors import InputError, TaciturnError, missing_file, unknown_name
 from taciturn.types import Classes, Range, Target
 
+TABLE_ENDINGS = (".csv", ".parquet")
 SCALES = ("unit", "symmetric")
 KINDS = ("numeric", "categorical")
 COLUMN_SCALES = ("linear", "log", "asinh")
@@ -57,6 +58,8 @@ def schema_text(path: str | Path) -> str:
     """
     if (held := held_schema(path)) is not None:
         return held
+    if Path(path).suffix.lower() in TABLE_ENDINGS:
+        raise InputError(f"{path} is a table, not a schema: give it as data")
     try:
         return Path(path).expanduser().read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -156,6 +157,32 @@ class Column:
         return parsed
 
 
+class Place(NamedTuple):
+    """Where a row of a table is."""
+
+    kind: str  # line, of a text file, or row
+    number: int
+    file: str
+
+
+def places_in_words(places: Sequence[Place], count: int) -> str:
+    """Return the first of `count` places in words, those in one file together.
+
+    Examples
+    --------
+    >>> places_in_words([Place("line", 3, "a.csv"), Place("line", 5, "a.csv"), Place("row", 1, "b.parquet")], 4)
+    'lines 3, 5 of a.csv, row 1 of b.parquet, …'
+    >>> places_in_words([Place("line", 3, "a.csv"), Place("line", 5, "a.csv")], 3)
+    'lines 3, 5, … of a.csv'
+    """
+    groups = [(group, list(those)) for group, those in groupby(places, lambda place: (place.kind, place.file))]
+    more, words = count > len(places), []
+    for (kind, file), those in groups:
+        cut = ", …" if more and len(groups) == 1 else ""
+        words.append(f"{kind}{'s' * (len(those) > 1)} {', '.join(str(place.number) for place in those)}{cut} of {file}")
+    return ", ".join([*words, *(["…"] if more and len(groups) > 1 else [])])
+
+
 class TablePart(NamedTuple):
     """The rows that came from one file, or from a section of it."""
 
@@ -199,14 +226,19 @@ class Table:
             raise InputError(f"column '{name}': the cell {self.where(row)} is not a number")
         return numbers
 
-    def where(self, row: int) -> str:
-        """Return where a row is, for people who have the file open: "on line 3 of a.csv"."""
+    def place(self, row: int) -> Place:
+        """Return where a row is, for people who have the file open."""
         for part in self.parts:
             if row < part.rows:
-                place = f"in row {part.first + row + 1}" if part.lines is None else f"on line {part.lines[row]}"
-                return f"{place} of {part.file}"
+                number = part.first + row + 1 if part.lines is None else int(part.lines[row])
+                return Place("row" if part.lines is None else "line", number, part.file)
             row -= part.rows
-        return "in no file"
+        raise IndexError(f"the table has no row {row}")
+
+    def where(self, row: int) -> str:
+        """Return where a row is in words: "on line 3 of a.csv"."""
+        place = self.place(row)
+        return f"{'in' if place.kind == 'row' else 'on'} {places_in_words([place], 1)}"
 
 
 def join_tables(tables: Sequence[Table], folder: bool) -> Table:

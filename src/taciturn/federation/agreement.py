@@ -24,6 +24,7 @@ from taciturn.planning.noise_plan import RunPlan
 from taciturn.planning.plan import StudyPlan, plan_from_facts
 from taciturn.planning.study import StudyPart
 from taciturn.privacy.budget import BudgetLedger
+from taciturn.privacy.calibration import delta_condition
 from taciturn.privacy.composition import ZERO_COST
 from taciturn.privacy.trust import SECURE_SUM, collusion, opened_sums
 from taciturn.reporting.statements import NEIGHBOURS
@@ -371,13 +372,15 @@ def describe_terms(terms: Terms) -> TermsReport:
     draws, parameters = plan.events.total() // plan.charges, agreement.sum_parameters
     parties = {"coordinator": terms.identity, **{site: terms.identities.get(site) for site in terms.sites}}
     missing = terms.missing_identities
+    epsilon = f"{plan.bound.epsilon:.4g} of {plan.total_epsilon:g} at delta {plan.delta:g} for one {facts.unit}"
+    condition = delta_condition(plan.delta, facts.total_records)
     return {
         "study": terms.name,
         "algorithm": f"{s.algorithm[0]}, {plan.rounds} rounds" + (f", {draws} noisy steps each" if draws > 1 else ""),
         "model": f"{s.loss}, {facts.features} features x {facts.outputs} outputs",
         "trust": f"{s.trust}: {_describe_trust(parameters)}",
         "noise": f"{plan.event.mechanism}, multiplier {plan.multiplier:.4g}, {_describe_noise(parameters)}",
-        "epsilon": f"{plan.bound.epsilon:.4g} of {plan.total_epsilon:g} at delta {plan.delta:g} for one {facts.unit}",
+        "epsilon": f"{epsilon}; {condition}" if condition else epsilon,
         "neighbours": NEIGHBOURS[s.adjacency].format(unit=facts.unit),
         "records": f"{terms.settings.total_records:,} in all, declared",
         "schema": f"{terms.schema_sha256[:12]}…" if terms.schema else f"the published data set {terms.data}",

@@ -117,7 +117,9 @@ class DemoResult:
         }
 
 
-def run_demo(out: Path | None, rounds: int, calm: bool, trust: str, say: Say) -> DemoResult:
+def run_demo(
+    out: Path | None, rounds: int, calm: bool, trust: str, say: Say, watch: Callable[[int], None]
+) -> DemoResult:
     """Provision and run a federation, and compare its result with a simulation.
 
     Parameters
@@ -132,6 +134,8 @@ def run_demo(out: Path | None, rounds: int, calm: bool, trust: str, say: Say) ->
         "agents", or "secure-sum" with five sites.
     say : callable
         Gets sentences about the progress.
+    watch : callable
+        Gets the number of finished rounds, several times a second.
 
     Returns
     -------
@@ -144,6 +148,7 @@ def run_demo(out: Path | None, rounds: int, calm: bool, trust: str, say: Say) ->
         _demo_folder(out, say) as root,
         local_federation(root, "mnist14", sites, study | {"rounds": rounds}, RUNNING) as demo,
     ):
+        demo.watch = watch
         terms = demo.prepare()
         say(f"created identities and kits for {', '.join(sites)}")
         for site in sites:
@@ -181,7 +186,7 @@ def _disturb_sums(demo: LocalFederation, rounds: int, say: Say) -> list[KilledSi
     """Kill a site in an upload, and another one between its upload and its shares."""
     demo.wait_for_round(rounds // 6)
     slot = _kill_in_upload(demo, "south")
-    say(f"killed the agent of south in its upload of slot {slot}, which did not leave")
+    say(f"killed the agent of south before its upload of slot {slot} had left it")
     _bring_back(demo, "south", rounds, say)
     later = _kill_before_shares(demo, "west", "centre")
     say(f"killed the agent of west after its upload of slot {later}, before its shares")
@@ -194,6 +199,7 @@ def _kill_in_upload(demo: LocalFederation, site: str) -> str:
     agent = demo.agents[site]
     with demo.journal(site) as journal:
         for _ in range(CATCHES):
+            demo.watch(demo.rounds_done)
             slot = newest = journal.newest_slot(demo.experiment)
             while slot == newest:
                 demo.check_running()
@@ -212,6 +218,7 @@ def _kill_before_shares(demo: LocalFederation, site: str, slow: str) -> str:
     waiting, agent, other = "", demo.agents[site], demo.agents[slow]
     with demo.journal(site) as journal, demo.journal(slow) as behind:
         while not waiting:
+            demo.watch(demo.rounds_done)
             other.send_signal(signal.SIGSTOP)
             time.sleep(HOLD_SECONDS)
             slot, last = journal.newest_slot(demo.experiment), journal.newest_departures(1)[0]
@@ -307,7 +314,8 @@ def _demo_folder(out: Path | None, say: Say) -> Iterator[Path]:
             raise InputError(f"{out} exists; choose another folder")
         out.mkdir(parents=True, mode=0o700)
     root = Path(tempfile.mkdtemp(prefix="taciturn-demo-")) if out is None else out.resolve()
-    say(f"all files, and the output of every process, are in {root}")
+    fate = "" if out else ", deleted at the end; --out DIR keeps them"
+    say(f"all files, and the output of every process, are in {root}{fate}")
     keep = out is not None
     try:
         yield root

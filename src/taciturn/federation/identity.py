@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 PREFIX = "taciturn-id-1:"
 KEY_DOMAIN = b"taciturn identity 1\0"  # precedes an X25519 key when its owner signs it
+SHOWN = 40  # characters of a text in a message
 _END = b"-----END PRIVATE KEY-----\n"
 _RAW = 32 + 32 + 64  # bytes of both keys and the signature
 _ORDER_8 = 2707385501144840649318225287225658788936804267575313519463743609750303402022
@@ -73,7 +74,7 @@ class PublicIdentity:
             If the text is not a valid public identity.
         """
         if not isinstance(text, str) or not text.startswith(PREFIX):
-            raise InputError(f"{text!r:.40} is not a public identity: it must be one line that begins with {PREFIX}")
+            raise InputError(f"{_begin(text)} is not a public identity: it must be one line that begins with {PREFIX}")
         return _parse(text)
 
     def __str__(self) -> str:
@@ -111,6 +112,12 @@ def group_digits(digits: str) -> str:
     return " ".join(digits[at : at + 4] for at in range(0, len(digits), 4))
 
 
+def _begin(text: object) -> str:
+    """Return the beginning of a text in quotation marks."""
+    whole = repr(text)
+    return whole if len(whole) <= SHOWN else f"{whole[:SHOWN]}…{whole[0]}"
+
+
 @lru_cache(maxsize=256)  # a site reads the identities in its terms again and again
 def _parse(text: str) -> PublicIdentity:
     try:
@@ -118,7 +125,10 @@ def _parse(text: str) -> PublicIdentity:
         if len(raw) != _RAW or _encode(raw) != text:
             raise ValueError(f"it has {len(raw)} bytes or is not in canonical form")
     except (ValueError, binascii.Error) as error:
-        raise InputError(f"the public identity {text!r:.40} is damaged: copy the whole line again") from error
+        advice = (
+            f"keep only the line that begins with {PREFIX}" if len(text.split()) > 1 else "copy the whole line again"
+        )
+        raise InputError(f"the public identity {_begin(text)} is damaged: {advice}") from error
     return PublicIdentity(PublicKey(raw[:32]), raw[32:64], raw[64:])
 
 

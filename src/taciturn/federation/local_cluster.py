@@ -150,6 +150,7 @@ class LocalFederation:
     patience: float = 500.0
     agents: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     coordinator: subprocess.Popen[bytes] | None = None
+    watch: Callable[[int], None] = lambda done: None  # called with the finished rounds while something is waited for
 
     def __post_init__(self) -> None:
         self.terms = self.root / "federation.toml"
@@ -223,13 +224,15 @@ class LocalFederation:
         PeerLost
             If the coordinator ends before, or the time is over.
         """
-        while self.rounds_done < number:
+        while (done := self.rounds_done) < number:
+            self.watch(done)
             self.check_running()
             time.sleep(0.1)
 
     def wait_for_end(self) -> None:
         """Wait until the coordinator ends; raise `PeerLost` if it fails or the time is over."""
         while self.coordinator is not None and self.coordinator.poll() is None:
+            self.watch(self.rounds_done)
             self.check_deadline()
             time.sleep(0.1)
         if self.coordinator is None or self.coordinator.returncode:

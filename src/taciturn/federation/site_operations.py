@@ -52,7 +52,7 @@ def check_site(path: Path) -> dict[str, str | int]:
     loader = StudyLoader()
     site, agreement, kit = load_site_setup(path, loader)
     loaded = loader.dataset(site)
-    notes = [*filter(None, [loaded.left_out]), *loaded.notes]
+    notes = [*loaded.warnings, *filter(None, [loaded.left_out]), *loaded.notes]
     if reasons := find_objections(site, agreement):
         raise InputError("; ".join(reasons))
     budget, plan, terms = BudgetLedger.open(site.ledger).state(), agreement.plan, agreement.terms
@@ -70,7 +70,7 @@ def check_site(path: Path) -> dict[str, str | int]:
         "peers": describe_peers(list_peers(site, terms)),
         "evaluations": _describe_split(agreement, budget),
         "study_epsilon": f"{plan.bound.epsilon:.4g} of {plan.total_epsilon:g} at delta {plan.delta:g}",
-        "budget": f"{budget.epsilon_used:.4g} of {budget.total_epsilon:g} used or reserved",
+        "budget": f"{budget.epsilon_used:.4g} of {budget.total_epsilon:g} used or reserved; {budget.room}",
         "open_studies": f"{running} of these terms, of at most {site.accepts.open_studies_max}",
         "coordinator": f"identity {terms.coordinator.fingerprint}",
         "identity": f"{terms.identities[site.name].fingerprint}, as in the terms",
@@ -259,7 +259,6 @@ class SiteReport(AgentReport):
     delta: float
     epsilon_used: float
     epsilon_next: float
-    budget_left: float
     peers: PeersReport | None  # None if the terms cannot be read
     studies: list[StudyReport]
 
@@ -282,7 +281,6 @@ def site_status(path: Path) -> SiteReport:
         "delta": budget.delta,
         "epsilon_used": budget.epsilon_used,
         "epsilon_next": budget.epsilon_next,
-        "budget_left": max(0.0, budget.total_epsilon - budget.epsilon_used),
         "peers": read_peers_report(site),
         "studies": [_study_status(site, begun, rounds) for begun, rounds in _experiments(site).items()],
     }

@@ -547,9 +547,10 @@ class SumCoordinator(Coordinator):
     def _report_lines(self) -> list[str]:
         parameters, slots = self.sums.parameters, self.slots
         fewest = min((len(line.answered) for line in read_rounds(self.folder)), default=0)
+        over = f"all {fewest}" if fewest == parameters.sites else f"at least {fewest} of {parameters.sites}"
         return [
-            f"The coordinator saw no upload of a single site. It opened one sum in each round: over at least {fewest} "
-            f"of {parameters.sites} sites, where sums over fewer than {parameters.quorum} cannot be opened.",
+            f"The coordinator saw no upload of a single site. It opened one sum in each round: over {over} sites, "
+            f"where sums over fewer than {parameters.quorum} cannot be opened.",
             f"Every sum has at least {parameters.honest} honest shares of noise, which is all that the total epsilon "
             f"needs, if at most {parameters.colluders} of the sites told the coordinator what they know.",
             f"Slots that sites were asked to upload in: {slots.asked} of at most {slots.planned}. Of these, "

@@ -112,13 +112,13 @@ def describe_parameters(parameters: SumParameters) -> str:
     Examples
     --------
     >>> describe_parameters(SumParameters(5, colluders=1, quorum=4, dimension=9, width=40, rounds=40, reserve=3))
-    'secure sum: at least q = 4 of 5 sites in a sum (1 may be missing), at least h = 3 of them honest; shares of tau = 4
+    'secure sum: at least 4 of 5 sites in a sum (1 may be missing), at least 3 of them honest; shares of 4
     sites open it; the budget pays for 43 uploads of a site'
     """
     p = parameters
     return (
-        f"secure sum: at least q = {p.quorum} of {p.sites} sites in a sum ({p.missing or 'none'} may be missing), at "
-        f"least h = {p.honest} of them honest; shares of tau = {p.threshold(p.sites)} sites open it; the budget pays "
+        f"secure sum: at least {p.quorum} of {p.sites} sites in a sum ({p.missing or 'none'} may be missing), at "
+        f"least {p.honest} of them honest; shares of {p.threshold(p.sites)} sites open it; the budget pays "
         f"for {p.charges} uploads of a site"
     )
 

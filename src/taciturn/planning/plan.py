@@ -15,6 +15,7 @@ from taciturn.data import (
     apply_feature_map,
     check_facts,
     check_partition_sizes,
+    check_total,
     declared_facts,
     load,
     load_unmapped,
@@ -52,6 +53,7 @@ from taciturn.planning.study import (
     sampling_rate,
     with_agents,
 )
+from taciturn.privacy.calibration import delta_condition
 from taciturn.privacy.composition import StudyCost, total_cost
 from taciturn.settings import Settings
 from taciturn.types import Dataset
@@ -114,6 +116,7 @@ def plan_study(settings: Settings) -> StudyPlan:
 
 def plan_from_facts(settings: Settings, facts: Facts, published: Dataset | None = None) -> StudyPlan:
     """Plan a study from its settings and the given facts; see `plan_study`."""
+    _check_delta(settings, facts)
     scaled = any(ALGORITHMS[name].scales_records for name in settings.algorithm)
     widest = 0.75 * facts.typical if scaled else facts.bound  # longer records are scaled down to it
     bound = widest if settings.record_bound == "auto" else float(settings.record_bound)
@@ -131,6 +134,14 @@ def plan_from_facts(settings: Settings, facts: Facts, published: Dataset | None 
         if part.rounds < least:
             raise InputError(f"rounds is {part.rounds}; {part.batch.algorithm} needs at least {least} to give a model")
     return StudyPlan(settings, facts, problem, parts, published)
+
+
+def _check_delta(settings: Settings, facts: Facts) -> None:
+    """Refuse a delta at which publishing a random record would keep every budget."""
+    least = 1.0 / facts.total_records
+    if settings.delta >= least and min(settings.total_epsilon) < math.inf:
+        condition = delta_condition(settings.delta, facts.total_records)
+        raise InputError(f"{condition}; choose one far below {least:.2g}, such as {0.01 * least:.0e}")
 
 
 def _affordable(part: StudyPart) -> float:
@@ -174,7 +185,7 @@ def load_data(plan: StudyPlan, dataset: Dataset | None = None, key: int | None =
         dataset = apply_feature_map(plan.dataset, options)
     elif dataset is None:
         check_partition_sizes(plan.facts, options)
-        dataset = note_sizes(plan.facts, load(options))
+        dataset = check_total(plan.facts, note_sizes(plan.facts, load(options)))
     check_facts(plan.facts, dataset)
     settings = with_agents(plan.settings, dataset)
     settings = replace(settings, partition_key="auto") if settings.private else settings

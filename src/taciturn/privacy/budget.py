@@ -43,7 +43,9 @@ class ReservationLock(ExitStack):
         super().__init__()
         self._file = _lock_file(reservation)
         make_folder(self._file.parent, exist_ok=True)
-        self.enter_context(locked(self._file, f"reservation {reservation} is held by a process that works under it"))
+        folder = reservation_folder(reservation)
+        work = f"{folder} is being trained" if folder else f"reservation {reservation[:12]} is being worked under"
+        self.enter_context(locked(self._file, f"{work} by another process"))
 
     def write_folder(self, folder: Path) -> None:
         """Store the run's folder for `reservation_folder` on this machine; the ledger itself names no path."""
@@ -314,7 +316,7 @@ class BudgetLedger:
             raise BudgetExhausted(
                 f"the budget of {self.path} is exhausted: it allows epsilon {state.total_epsilon:g} at delta "
                 f"{state.delta:g}, {state.epsilon_used:.4g} is used or reserved, and this study would bring it to "
-                f"{after:.4g}; a study with total-epsilon {state.epsilon_next:.4g} still fits"
+                f"{after:.4g}; {state.room}"
             )
         return after
 

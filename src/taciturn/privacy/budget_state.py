@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
@@ -12,6 +13,7 @@ from taciturn.privacy.composition import ZERO_COST, FilterRow, PrivacyFilter, Si
 
 RESERVED, STARTED, SETTLED, GIVEN_BACK, VIOLATED = "reserved", "started", "settled", "given back", "violated"
 OPEN = (RESERVED, STARTED)
+ROUNDED = 2.5e-6  # what rounding in composition may take off a whole budget, as a share of it
 _TRANSITIONS: dict[str, tuple[tuple[str, ...], str]] = {  # by kind of row: the states before it, the state after it
     "reserve": (("",), RESERVED),
     "started": ((RESERVED,), STARTED),
@@ -276,6 +278,11 @@ class BudgetState:
         rule = self.filter_for(ZERO_COST)
         return min(rule.next_epsilon(side) for side in (self.used, self.used_held_out))
 
+    @property
+    def room(self) -> str:
+        """What is left, in words: of all figures for it, the only one that a next study can use."""
+        return room_in_words(self.epsilon_next)
+
     def filter_for(self, first: StudyCost) -> PrivacyFilter:
         """Return the stopping rule; before it is fixed, the one that a first study of this cost would fix."""
         return self.rule or PrivacyFilter.begin(self.total_epsilon, self.delta, first)
@@ -304,6 +311,22 @@ class BudgetState:
         rule = self.filter_for(max_cost(study.costs))
         sides = SideCosts(self.used, self.used_held_out).plus(study.costs)
         return max(map(rule.epsilon, sides)), all(map(rule.allows, sides))
+
+
+def room_in_words(epsilon: float) -> str:
+    """Return in words that a study of this total epsilon fits into a budget; what is shown is never above it.
+
+    Examples
+    --------
+    >>> room_in_words(2.80279), room_in_words(0.0)
+    ('one more study of up to 2.802 fits', 'no further study fits')
+    >>> room_in_words(2.999993)  # of 3, nothing is used
+    'one more study of up to 3 fits'
+    """
+    if epsilon <= 0.0:
+        return "no further study fits"
+    unit = 10.0 ** (math.floor(math.log10(epsilon)) - 3)
+    return f"one more study of up to {math.floor(epsilon / unit * (1.0 + ROUNDED)) * unit:.6g} fits"
 
 
 def machine_of(rows: Sequence[Mapping[str, object]]) -> str:

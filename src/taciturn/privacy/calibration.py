@@ -14,6 +14,24 @@ CountsAt: TypeAlias = Callable[[float], Counts]
 """The events of a whole run as a function of the scale of their noise."""
 
 LARGEST = 1e15  # a larger scale means that the sensitivity has no bound
+LARGE_DELTA = 0.1  # times one over the number of records
+
+
+def delta_condition(delta: float, total_records: int) -> str:
+    """Return what is wrong with a delta for so many records; empty if it is far below one over their number.
+
+    Examples
+    --------
+    >>> delta_condition(0.05, 700)
+    'delta 0.05 is 35 times one over 700 records: it would allow publishing whole records'
+    >>> delta_condition(1e-6, 700)
+    ''
+    """
+    share = delta * total_records
+    if share < LARGE_DELTA:
+        return ""
+    harm = "it should be far smaller" if share < 1.0 else "it would allow publishing whole records"
+    return f"delta {delta:g} is {float(f'{share:.2g}'):,g} times one over {total_records:,} records: {harm}"
 
 
 def calibrate(events: CountsAt, total_epsilon: float, delta: float) -> float:

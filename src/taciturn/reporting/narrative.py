@@ -38,11 +38,15 @@ def result_sentences(summary: RunSummary) -> tuple[str, str]:
                 "the standard error of noise and sampling)."
             )
         elif first.private_test:
-            unknown = "How well it does on held-out records is in the folder local-only, for the owner of the records."
-        return f"{parties} trained one model together in {_rounds(first)} {how}.", unknown
+            does = "it does" if len(summary.runs) == 1 else "they do"
+            unknown = f"How well {does} on held-out records is in the folder local-only, for the owner of the records."
+        return f"{parties} trained {_models(summary.runs)} together {_all_rounds(summary.runs, first)} {how}.", unknown
     if len(shown) > 1:
         label += f" (mean of {len(shown)} seeds)"
-    opening = f"{parties} trained one model together {how}; it {_quality(first, error)}."
+    subject = "it" if len(summary.runs) == 1 else "on average one"
+    if len(groups) > 1:
+        subject = "the best with noise" if math.isfinite(first.epsilon) else "the best"
+    opening = f"{parties} trained {_models(summary.runs)} together {how}; {subject} {_quality(first, error)}."
     others = [_comparison(group, first) for group in groups.values() if group is not shown]
     if not others:
         tested = f"{data.test_records:,} records that no party trained on"
@@ -59,6 +63,19 @@ def _main_group(groups: Mapping[str, Sequence[RunResult]], central: Collection[s
     federated = {label: group for label, group in groups.items() if group[0].algorithm not in central} or groups
     noisy = {label: group for label, group in federated.items() if math.isfinite(group[0].epsilon)} or federated
     return min(noisy.items(), key=lambda item: mean_error(item[1]) or 0.0)
+
+
+def _models(runs: Sequence[RunResult]) -> str:
+    return "one model" if len(runs) == 1 else f"{len(runs)} models"
+
+
+def _all_rounds(runs: Sequence[RunResult], first: RunResult) -> str:
+    """Return how many rounds the models took, with those of other methods where they differ."""
+    if len(runs) == 1:
+        return f"in {_rounds(first)}"
+    others = {entry.algorithm: _rounds(entry) for entry in runs if entry.rounds != first.rounds}
+    differing = f" ({', '.join(f'{name} in {rounds}' for name, rounds in others.items())})" if others else ""
+    return f"in {_rounds(first)} each{differing}"
 
 
 def _rounds(entry: RunResult) -> str:
@@ -78,6 +95,11 @@ def _comparison(group: Sequence[RunResult], first: RunResult) -> str:
 
 
 def _quality(entry: RunResult, error: float) -> str:
-    if isinstance(entry.quality, RegressionQuality):
-        return f"is typically off by {error:.3g} in the label's unit on new records"
-    return f"predicts the right class for {100.0 * (1.0 - error):.1f} of 100 new records"
+    quality = entry.quality
+    if isinstance(quality, RegressionQuality):
+        baseline = "" if quality.baseline is None else f" (predicting their mean, by {quality.baseline.rmse:.3g})"
+        return f"is typically off by {error:.3g} in the label's unit on new records{baseline}"
+    baseline = ""
+    if quality is not None and quality.baseline is not None:
+        baseline = f" (always predicting the most frequent class, for {100.0 * (1.0 - quality.baseline.error):.1f})"
+    return f"predicts the right class for {100.0 * (1.0 - error):.1f} of 100 new records{baseline}"

@@ -121,7 +121,7 @@ def threshold_table(quality: ClassificationQuality) -> TextTable:
         (f"{row.threshold:g}", f"{row.flagged:,}", *(_value(row, m) for m in (PRECISION, RECALL, SPECIFICITY, F1)))
         for row in quality.thresholds or ()
     ]
-    return TextTable(("threshold", "predicted", "precision", "recall", "specificity", "F1"), rows)
+    return TextTable(("threshold", "flagged", "precision", "recall", "specificity", "F1"), rows)
 
 
 def reliability_table(quality: ClassificationQuality) -> TextTable:

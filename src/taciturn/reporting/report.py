@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from taciturn.core.storage import write_text
+from taciturn.privacy.accountants import NO_ACCOUNTANT, describe_accountant
 from taciturn.privacy.signatures import OFFICER, ORGANISATION, Signable
 from taciturn.reporting.curves import first_of_labels, full_label, run_label
 from taciturn.reporting.evaluation_tables import (
@@ -27,6 +29,9 @@ from taciturn.reporting.quality_tables import TextTable, baseline_words, shown_t
 from taciturn.reporting.statements import Guarantee, RunGuarantee, guarantee, paper_statement
 from taciturn.reporting.tables import (
     GROUP_HEADINGS,
+    NO_ERROR,
+    NOTHING,
+    SPREAD,
     format_epsilon,
     format_setting,
     group_rows,
@@ -78,11 +83,14 @@ def _render(folder: RunFolder, ledger: RunLedger, effects: list[tuple[str, str]]
         Whether to include what only the owner of the records may see.
     """
     summary, config = folder.read_summary(local), folder.read_config()
-    headings, rows = result_table(summary.runs)
+    headings, rows = _without_empty(*result_table(summary.runs))
+    group_headings, groups = _without_empty(GROUP_HEADINGS, group_rows(summary.runs))
+    methods = {entry.algorithm: ledger.study.method_facts.get(entry.algorithm) for entry in summary.runs}
     labels = [run_label(entry.algorithm, entry.epsilon) for entry in summary.runs]
     source, own_name = ledger.study.source, folder.path.resolve().name
     certified = guarantee(ledger.study, summary.privacy) if summary.mode == "certified" else None
     paper = None if certified else paper_statement(ledger, step_from_data=config["eta"] == "smooth")
+    totals = _totals(certified, labels) if certified else {}
     return _page().render(
         name=summary.federation.title if summary.federation else own_name,
         folder_name=own_name,
@@ -94,10 +102,11 @@ def _render(folder: RunFolder, ledger: RunLedger, effects: list[tuple[str, str]]
         published=source is not None and source.built_in,
         features_by=config["features"],
         sentences=result_sentences(summary),
+        methods={name: method.summary for name, method in methods.items() if method and method.summary},
         headings=headings,
         rows=rows,
-        group_headings=GROUP_HEADINGS,
-        groups=group_rows(summary.runs) if has_seeds(summary.runs) else [],
+        group_headings=group_headings,
+        groups=groups if has_seeds(summary.runs) else [],
         picture=_curves(folder, local) if any(run.rounds > 1 for run in summary.runs) else "",
         evaluations=_evaluations(folder, summary),
         evaluation_curve=_evaluation_curve(folder),
@@ -105,7 +114,8 @@ def _render(folder: RunFolder, ledger: RunLedger, effects: list[tuple[str, str]]
         effects=effects,
         evidence=_evidence(folder, config.get("ledger", ""), summary.federation is not None),
         privacy=certified or paper,
-        totals=_totals(certified, labels) if certified else {},
+        totals=totals,
+        bounds=_bounds(totals.values()),
         unprotected=_unprotected(certified, source) if certified else [],
         nominal={labels[run]: f"{total:,.6g}" for run, total in paper.nominal_sums.items()} if paper else {},
         without_noise=sorted({labels[run] for run in paper.without_noise}) if paper else [],
@@ -116,6 +126,21 @@ def _render(folder: RunFolder, ledger: RunLedger, effects: list[tuple[str, str]]
     )
 
 
+def _without_empty(
+    headings: Sequence[str], rows: Sequence[Sequence[str]]
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return a table without the columns in which no run has a figure that may be shown.
+
+    The mean test error stays, because it says why there is none.
+    """
+    kept = [
+        i
+        for i, name in enumerate(headings)
+        if any(row[i] not in ((*NO_ERROR, NOTHING) if name in SPREAD else (NOTHING,)) for row in rows)
+    ]
+    return tuple(headings[i] for i in kept), [tuple(row[i] for i in kept) for row in rows]
+
+
 def _picture(draw: Callable[[], Figure], title: str, words: str) -> str:
     """Return a figure as part of the page, with a text alternative."""
     from taciturn.reporting.figures.style import to_svg
@@ -124,9 +149,13 @@ def _picture(draw: Callable[[], Figure], title: str, words: str) -> str:
 
 
 def _curves(folder: RunFolder, local: bool) -> str:
-    from taciturn.reporting.figures.run_figure import figure, text_alternative
+    """Return the curves of error and objective; empty if neither may be shown."""
+    from taciturn.reporting.figures.run_figure import RESULTS, figure, text_alternative
 
-    return _picture(lambda: figure([folder], local), "Training, round by round", text_alternative([folder], local))
+    if all(getattr(row, metric) is None for row in folder.read_metrics(local) for metric in RESULTS):
+        return ""
+    words = text_alternative([folder], local, RESULTS)
+    return _picture(lambda: figure([folder], local, RESULTS), "Training, round by round", words)
 
 
 class _ShownEvaluation(NamedTuple):
@@ -188,6 +217,14 @@ def _totals(certified: Guarantee, labels: Sequence[str]) -> dict[str, RunGuarant
     """Return the totals by label; runs that differ in their seed alone cost the same and are shown once."""
     first = {labels[row.run]: row for row in reversed(certified.runs)}
     return dict(reversed(first.items()))
+
+
+def _bounds(rows: Collection[RunGuarantee]) -> list[str]:
+    """Return the bounds that gave the totals, in words."""
+    finite = list(dict.fromkeys(row.accountant for row in rows if math.isfinite(row.spent)))
+    if all(math.isfinite(row.spent) for row in rows):
+        return finite
+    return [*finite, "the runs without noise have no finite bound"] if finite else [describe_accountant(NO_ACCOUNTANT)]
 
 
 def _unprotected(certified: Guarantee, source: SourceFacts | None) -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from taciturn.privacy.accountants import describe_accountant
+from taciturn.privacy.calibration import delta_condition
 from taciturn.privacy.events import Discrete, Hidden
 from taciturn.privacy.trust import PAPER_HEADLINE, SECURE_SUM, SERVER, SIMULATED_SUM, Caveat, collusion, opened_sums
 from taciturn.runs.ledger import RunLedger
@@ -20,8 +21,8 @@ __all__ = ["PAPER_HEADLINE", "Guarantee", "PaperStatement", "guarantee", "headli
 LARGE_EPSILON = 10.0
 SIMULATED = "Simulated: nobody is protected, because the noise comes from a known seed."
 PROOFS = {  # by mechanism, or by mechanism and accountant
-    Hidden.mechanism: ", of rounds bounded as docs/explanation/hidden-state.md proves",
-    f"{Discrete.mechanism} gdp": ", of exact integers as docs/explanation/discrete-gaussian.md proves",
+    Hidden.mechanism: ", of rounds bounded as the page 'Hidden local updates' proves",
+    f"{Discrete.mechanism} gdp": ", of exact integers as the page 'Discrete Gaussian noise' proves",
 }
 
 NEIGHBOURS = {
@@ -37,7 +38,7 @@ CAVEATS = {  # about the schema, the budget ledger of the study, and the transpo
     Caveat.FURTHER: "What studies spent in another budget ledger: these records may have one in addition to the ledger "
     "of this study, and the budgets of both add up.",
     Caveat.CARRIED: "When the messages of a site were sent and how long they were: the transport sees that, but not "
-    "their content (docs/howto/deployment.md).",
+    "their content (the page 'Deploy a federation').",
 }
 WITHOUT_NOISE = "no noise was added. Anyone who sees what was sent can learn about single records."
 NOT_PROTECTED = (
@@ -136,6 +137,8 @@ def headline(totals: PrivacyTotals) -> str:
     conditions = _trust_condition(totals)
     if len(kept) < len({run.total_epsilon for run in totals.runs}):
         conditions += " (the run without noise protects nobody)"
+    if too_large := delta_condition(totals.delta, totals.total_records):
+        conditions += f" ({too_large})"
     if max(kept) > LARGE_EPSILON:
         conditions += " (an epsilon above 10 protects little in practice)"
     if central := [name for name in totals.central if name in _protecting(totals)]:
@@ -250,11 +253,12 @@ def _protected(study: StudyHeader, totals: PrivacyTotals, unit: str) -> list[str
     if not totals.budgets:
         return [f"No one: {WITHOUT_NOISE}"]
     facts, adjacency = study.facts, study.adjacency or ""
+    protected = "Protected" if totals.noise == "hardened" else "It would protect"
     limit = "" if facts.unit == "record" else f"; at most {facts.max_records} of its records are used"
     return [
         *([] if totals.noise == "hardened" else [NOT_PROTECTED]),
         *([POOLED_SUMS] if study.pooled_sums else []),
-        f"Protected: every single {unit} of every party{limit}.",
+        f"{protected}: every single {unit} of every party{limit}.",
         *_adversaries(study, totals),
         f"Neighbours ({adjacency}): {NEIGHBOURS[adjacency].format(unit=unit)}.",
         "Meaning: whatever someone concludes from all of it, they would have concluded with nearly the same "
@@ -302,7 +306,7 @@ def _observers(study: StudyHeader, totals: PrivacyTotals) -> str:
         return (
             "the server and anyone who sees everything that was sent, the opened sums and the model, provided that "
             f"{collusion(totals.colluders, 'party')}. What a single party sent was masked: {opened} "
-            "(docs/explanation/secure-sum.md)"
+            "(the page 'A secure sum')"
         )
     if totals.noise_on_sum:
         return (
@@ -333,6 +337,12 @@ def _explanation(study: StudyHeader, method: MethodFacts) -> str:
     if method.scales_records:
         bound = f"every record is scaled to length {float(study.record_bound or 0.0):.4g} at most"
     changed, target, charged = NOISE_ON[method.noise_on]
+    if method.counts_first:
+        bound = (
+            "first noisy counts of every column are released, then noisy gradients: the counts of every record are "
+            f"scaled, and its gradient is clipped, to length {float(study.clip or 0.0):.4g}"
+        )
+        changed = "every sum"
     where = "by the curator, who holds all records, before anything is sent" if method.central else _noise_place(study)
     return (
         f"{bound}, so that one {_unit_words(study.facts.unit)} changes {changed} by at most a known amount; "
@@ -345,18 +355,18 @@ NOISE_ON = {  # what one unit changes, what the noise is added to, and what is c
     "hidden": (
         "the sum of gradients",
         "",
-        "every round is charged by the bound for its hidden updates (docs/explanation/hidden-state.md)",
+        "every round is charged by the bound for its hidden updates (the page 'Hidden local updates')",
     ),
     "uploads": ("what is sent", "to it ", "everything that is sent is charged"),
     "samples": (
         "the sum of gradients of a random sample",
         "to it ",
-        "every sample is charged, amplified by its randomness (docs/explanation/objective-perturbation.md)",
+        "every sample is charged, amplified by its randomness (the page 'Perturbed objectives')",
     ),
     "objectives": (
         "the gradient of what is minimised",
         "to it ",
-        "every minimiser that is sent is charged (docs/explanation/objective-perturbation.md)",
+        "every minimiser that is sent is charged (the page 'Perturbed objectives')",
     ),
 }
 
@@ -453,14 +463,14 @@ def _unprotected_sum(totals: PrivacyTotals) -> list[str]:
         return ["Against the server: it sees what every party sends without noise."]
     if totals.sum_protocol:
         return [
-            "Against anyone who learns what more parties know than stated above, or who can break the masks: they rest "
-            "on X25519, ChaCha20, HKDF with SHA-256 and Ed25519, and a quantum computer could remove masks that "
+            "If more parties collude with the server than stated above, or if someone breaks the masks: they rest on "
+            "X25519, ChaCha20, HKDF with SHA-256 and Ed25519, and a quantum computer could remove masks that "
             "someone has recorded. What a single party sent has one share of the noise, which is not enough.",
             "The model against a dishonest party: nobody sees what a single party sends, so one party can spoil the "
             "sum, and with it the model, without being noticed.",
         ]
     lines = [
-        "Against anyone who sees what a single party sends, or learns what more parties know than stated above: one "
+        "If someone sees what a single party sends, or more parties collude with the server than stated above: one "
         f"share of the noise is not enough. Nothing in this run prevents it: {SIMULATED_SUM}."
     ]
     if totals.colluders == 0:

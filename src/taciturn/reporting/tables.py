@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from taciturn.core.storage import format_bytes
 from taciturn.reporting.curves import by_label, run_label
@@ -19,6 +20,9 @@ from taciturn.runs.effects import NOISE_LEVEL, ColumnEffect, RunEffects
 from taciturn.runs.quality import RegressionQuality
 from taciturn.runs.records import MethodFacts, RunResult
 
+NO_ERROR = ("not public", "no test set")
+SPREAD = ("lowest", "highest")  # columns with errors of several seeds
+NOTHING = "–"  # a figure that is not public, or not known
 SEED = "seed"
 HEADINGS = ("", "run", SEED, "test error", "objective", "residual", "noise", "rounds", "seconds", "sent up")
 GROUP_HEADINGS = ("run", "seeds", "test error", "lowest", "highest", "objective", "rounds", "seconds")
@@ -46,7 +50,7 @@ def format_error(entry: RunResult) -> str:
     if entry.test_error is None and entry.private_quality is not None:
         return estimate_words(entry.private_quality)
     if entry.test_error is None:
-        return "not public" if entry.private_test else "no test set"
+        return NO_ERROR[0 if entry.private_test else 1]
     return format_share(entry.test_error, isinstance(entry.quality, RegressionQuality))
 
 
@@ -84,7 +88,7 @@ def format_epsilon(value: float | None) -> str:
 
 def format_number(value: float | None, form: str) -> str:
     """Return a number in the given format, or a dash where it is not public."""
-    return "–" if value is None else f"{value:{form}}"
+    return NOTHING if value is None else f"{value:{form}}"
 
 
 def format_setting(value: Any) -> str:
@@ -180,7 +184,9 @@ def has_seeds(runs: Sequence[RunResult]) -> bool:
     return any(len(group) > 1 for group in by_label(runs).values())
 
 
-KNOT_DIGITS = 4  # of a numeric column's levels
+KNOT_DIGITS = (3, 4, 5)  # of a numeric column's levels: the fewest that tell them apart
+NEAR = 0.01  # of a column's range: knots this close are shown as one
+TINY = 1e-12  # the weight of a knot without a share
 EFFECT_TEXTS = (0, 3, 5)  # the columns of EFFECT_HEADINGS that may take several lines
 EFFECT_HEADINGS = ("column", "strength", "lowest", "at", "highest", "at", "noise")
 LEVEL_HEADINGS = ("value", "share", "effect", "±", "")
@@ -190,7 +196,7 @@ def effect_rows(effects: RunEffects) -> list[tuple[str, ...]]:
     """Return a row for each column, the strongest first: the size of its effect, and where it is extreme."""
     rows: list[tuple[str, ...]] = []
     for column in effects.by_strength():
-        values, names = np.array(column.effect), _levels(column)
+        values, names = np.array(column.effect), _levels(column, KNOT_DIGITS[:1])
         low, high = (np.unravel_index(place, values.shape)[1] for place in (values.argmin(), values.argmax()))
         share = float((np.array(column.shares) * column.within_noise()).sum() / len(values))
         noise = "not known" if column.error is None else f"{100.0 * share:.0f} % within"
@@ -199,17 +205,53 @@ def effect_rows(effects: RunEffects) -> list[tuple[str, ...]]:
     return rows
 
 
-def _levels(column: ColumnEffect) -> tuple[str, ...]:
-    """Return the name of each level, those of a numeric column rounded."""
+def _levels(column: ColumnEffect, choices: Sequence[int] = KNOT_DIGITS) -> tuple[str, ...]:
+    """Return the name of each level, those of a numeric column with the fewest of these digits that tell them apart."""
     if column.names:
         return column.names
-    rounded = (*(format_digits(knot, KNOT_DIGITS) for knot in column.knots), *column.level_names()[len(column.knots) :])
-    return rounded if len(set(rounded)) == len(rounded) else column.level_names()
+    rounded: list[str] = []
+    for digits in choices:
+        rounded = [format_digits(knot, digits) for knot in column.knots]
+        if len(set(rounded)) == len(rounded):
+            break
+    return (*rounded, *column.level_names()[len(column.knots) :])
+
+
+def _without_near_knots(column: ColumnEffect) -> ColumnEffect:
+    """Return the effect with knots that are within 1 % of the range as one: their share together, the widest error."""
+    knots = column.knots
+    if column.scale != "linear" or not knots:
+        return column
+    groups, start = [[0]], knots[0]
+    for i, knot in enumerate(knots[1:], start=1):
+        if knot - start < NEAR * (knots[-1] - knots[0]):
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+            start = knot
+    groups += [[i] for i in range(len(knots), len(column.shares))]  # missing values
+    shares, effect = np.array(column.shares), np.array(column.effect)
+    errors = None if column.error is None else np.array(column.error)
+    weights = [np.maximum(shares[group], TINY) for group in groups]
+    means = [np.average(effect[:, group], axis=1, weights=w) for group, w in zip(groups, weights, strict=True)]
+    return replace(
+        column,
+        knots=tuple(knots[group[0]] for group in groups if group[0] < len(knots)),
+        shares=tuple(float(shares[group].sum()) for group in groups),
+        effect=_rows(means),
+        error=None if errors is None else _rows([errors[:, group].max(axis=1) for group in groups]),
+    )
+
+
+def _rows(columns: Sequence[NDArray[np.float64]]) -> tuple[tuple[float, ...], ...]:
+    """Return the rows of a matrix with these columns."""
+    return tuple(map(tuple, np.stack(columns, axis=1).tolist()))
 
 
 def level_rows(effects: RunEffects, column: ColumnEffect) -> list[tuple[str, ...]]:
     """Return a row for each output and level of a column; a star marks effects beyond the noise."""
     rows: list[tuple[str, ...]] = []
+    column = _without_near_knots(column)
     noise = column.within_noise()
     for k, output in enumerate(effects.outputs):
         for i, name in enumerate(_levels(column)):

@@ -44,7 +44,9 @@ logger = logging.getLogger(__name__)
 
 def existing_folder(path: Path) -> InputError:
     """Return the error for an output folder that exists."""
-    return InputError(f"{path} exists: choose another --out, or continue it with 'taciturn resume {path}'")
+    unfinished = (path / "config.toml").is_file() and not (path / "summary.json").is_file()
+    advice = f", or continue it with 'taciturn resume {path}'" if unfinished else ""
+    return InputError(f"{path} exists: choose another --out{advice}")
 
 
 class StoredConfig(TypedDict):

@@ -238,6 +238,7 @@ class RunLedger(Sequence[LedgerEntry]):
             missing=study.missing or 0,
             sum_protocol=bool(study.sum_protocol),
             delta=study.delta,
+            total_records=study.public.total_records if study.public else 0,
             total_epsilon=max((run.spent_epsilon for run in runs), default=0.0),
             planned_epsilon=max((plan.planned_epsilon for plan in plans.values()), default=math.inf),
             all_runs_epsilon=self._all_runs_epsilon(),

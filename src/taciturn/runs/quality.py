@@ -30,6 +30,7 @@ from taciturn.objectives.metrics import Reliability, auroc, brier_scores, confus
 from taciturn.runs.json_record import Record
 from taciturn.types import Array, Classes, Range, Target
 
+DIGITS = 12  # behind the point, of an error of calibration that is computed from sums
 THRESHOLDS = tuple(i / 10 for i in range(1, 10))
 Parties: TypeAlias = Mapping[str, NDArray[np.intp]]  # the rows of each party by its name
 Index: TypeAlias = NDArray[np.intp]
@@ -263,7 +264,7 @@ def _scores(found: _Predictions, positive: int) -> ClassificationScores:
         error=wrong / n,
         log_loss=None if losses is None else float(losses.mean()),
         brier=None if briers is None else float(briers.mean()),
-        calibration_error=None if bins is None else bins.error,
+        calibration_error=None if bins is None else round(bins.error, DIGITS),
         auroc=area,
         **{name: value for name, (value, _) in averages.items()},
         intervals=_known(
@@ -345,7 +346,7 @@ def _at_threshold(threshold: float, flagged: NDArray[np.bool_], own: NDArray[np.
 
 
 def _bins(found: Reliability) -> Iterable[ReliabilityBin]:
-    edges = np.linspace(0.0, 1.0, len(found.records) + 1).tolist()
+    edges = [m / len(found.records) for m in range(len(found.records) + 1)]  # 0.3 is 0.3, as in no sum of steps
     for m, (records, observed) in enumerate(zip(found.records.tolist(), found.observed.tolist(), strict=True)):
         bounds = share_bounds(observed, records)
         yield ReliabilityBin(

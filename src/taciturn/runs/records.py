@@ -91,6 +91,7 @@ class DataDescription(Record):
     bounds: tuple[float, ...] | None = None
     declared: DeclaredFacts | None = None
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # only for the owner of the records, as the notes are
 
     @property
     def is_declared(self) -> bool:
@@ -131,6 +132,8 @@ class MethodFacts(Record):
     central: bool  # whether a trusted curator holds all records
     promise: str = "not recorded"  # its privacy guarantee in one line
     rounds: int | None = None  # its own number of rounds, where the settings do not decide
+    counts_first: bool = False  # whether its first rounds release counts of every column instead of gradients
+    summary: str = ""  # what it is, in one line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -347,6 +350,7 @@ class PrivacyTotals(Record):
     missing: int = 0
     sum_protocol: bool = False  # whether a protocol opened the sums; else a simulation adds them
     delta: float
+    total_records: int = 0  # as declared; 0: not known
     total_epsilon: float  # the largest of all runs
     planned_epsilon: float
     all_runs_epsilon: float  # for an observer of all runs

@@ -39,7 +39,7 @@ from taciturn.training.recorder import Recorder
 from taciturn.training.simulate import Round, SimulationState, simulate, start
 from taciturn.training.simulate_sums import simulate_pooled, simulate_sums, start_sums
 from taciturn.training.torch_backend import matmul_precision, on_device
-from taciturn.types import Array, Shard
+from taciturn.types import Array, Classes, Shard
 
 FLUSH_SECONDS = 1.0  # after which rounds with fresh noise are charged, written and shown
 logger = logging.getLogger(__name__)
@@ -52,6 +52,7 @@ class TrainingProgress(NamedTuple):
     t: int  # rounds done
     rounds: int
     test_error: Array | None  # [R], of the last evaluation
+    classes: bool = True  # whether it is the share of wrong classes, or else in the label's unit
 
 
 class Evaluation(NamedTuple):
@@ -185,7 +186,7 @@ def _train_part(
         _write_rows(study, folder, recorder.unwritten)
     pending = Unpublished(study, folder)
     schedule = EvaluationSchedule.of(part, recorder.evaluations)
-    watch(TrainingProgress(batch, state.round, rounds, None))
+    watch(TrainingProgress(batch, state.round, rounds, None, isinstance(dataset.target, Classes)))
     group = group.with_requests(
         lambda: Requests(stop(), group.is_main and time.monotonic() >= recorder.next_checkpoint),
         alarm=recorder.is_uncovered,
@@ -219,7 +220,7 @@ def _train_part(
             recorder.checkpoint(done, pending.rows, pending.measured)
             recorder.write_ledger()
             pending.publish()
-        watch(TrainingProgress(batch, done.t, rounds, pending.error))
+        watch(TrainingProgress(batch, done.t, rounds, pending.error, isinstance(dataset.target, Classes)))
         if stopping:
             raise Interrupted
 

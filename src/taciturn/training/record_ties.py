@@ -86,8 +86,8 @@ def warn_without_ledger(digest: Callable[[], str]) -> None:
     known = linked_ledger(digest()) if _folder().is_dir() and any(_folder().iterdir()) else None
     if known is not None:
         warnings.warn(
-            f"these records have a budget ledger, {known.data} ({known.path}), which this run does not use: "
-            "its cost is not recorded there, but adds to the cost of the runs that are",
+            f"this run is not charged to the ledger {known.data} of these records ({known.path}), but its cost adds to "
+            f"theirs; --ledger {known.path} charges it",
             LedgerWarning,
             stacklevel=2,
         )

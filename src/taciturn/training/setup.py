@@ -311,6 +311,8 @@ def _method_facts(method: AlgorithmSpec) -> MethodFacts:
         central=method.central,
         promise=method.promise,
         rounds=method.rounds,
+        counts_first=method.counts_first,
+        summary=method.summary,
     )
 
 

@@ -1,4 +1,4 @@
-"""MNIST at 14 x 14 pixels and 16 grey levels, embedded in the package."""
+"""MNIST at 14 x 14 pixels and 16 grey levels, bundled with the package."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def load(options: DataOptions) -> Dataset:
 
 
 def read_content() -> bytes:
-    """Read, check and decompress the embedded file.
+    """Read, check and decompress the bundled file.
 
     Raises
     ------
@@ -50,9 +50,9 @@ def read_content() -> bytes:
     try:
         packed = resources.files("taciturn.data").joinpath("mnist14.bin.xz").read_bytes()
     except OSError as error:
-        raise CorruptFile(f"the embedded data set mnist14 cannot be read ({error}): reinstall Taciturn") from error
+        raise CorruptFile(f"the bundled data set mnist14 cannot be read ({error}): reinstall Taciturn") from error
     if hashlib.sha256(packed).hexdigest() != SHA256:
-        raise CorruptFile("the embedded data set mnist14 is damaged (wrong SHA-256): reinstall Taciturn")
+        raise CorruptFile("the bundled data set mnist14 is damaged (wrong SHA-256): reinstall Taciturn")
     return lzma.decompress(packed)
 
 
@@ -74,7 +74,7 @@ SOURCES.register("mnist14")(
         name="mnist14",
         summary="70,000 handwritten digits of 14 x 14 pixels, 10 classes",
         attribution=ATTRIBUTION + "; averaged over 2 x 2 pixels and cut to 16 grey levels",
-        origin="embedded in the package",
+        origin="bundled with the package",
         load=load,
         features="scattering",
         paper={"rounds": 20, "rho": 0.002, "eta": "nonsmooth", "eta_scale": 80.0},

@@ -31,12 +31,13 @@ from taciturn.data.partition import (
     uses_draws,
 )
 from taciturn.data.schema import Schema
-from taciturn.data.table_cells import Table, unit_name
+from taciturn.data.table_cells import Place, Table, unit_name
 from taciturn.data.table_io import TableFiles, names_agents, open_table, table_name, table_schema
 from taciturn.errors import InputError
 from taciturn.types import Classes, Dataset
 
 CELLS = 2**21  # per chunk
+MANY_LEFT_OUT = 0.1  # of a table's rows: more are hardly meant
 NO_ROWS = np.empty(0, np.intp)
 
 
@@ -95,7 +96,23 @@ def load(options: DataOptions) -> Dataset:
         notes=notes,
         allocator=allocator,
     )
-    return replace(dataset, held_out=counts, rows=rows.read)
+    return replace(dataset, held_out=counts, rows=rows.read, warnings=_warnings(rows))
+
+
+def _warnings(rows: EncodedTable) -> tuple[str, ...]:
+    """Return why the owner should doubt that the table is read as it is meant; a private run cannot refuse it."""
+    if not rows.rows:
+        table = f"none of the {rows.read:,} rows is a record" if rows.read else "the table has no rows"
+        return (f"the model has learned nothing: {table}",)
+    target, left_out, found = rows.schema.target, rows.read - rows.rows, []
+    if isinstance(target, Classes):
+        counts = np.bincount(rows.records.labels, minlength=target.width)
+        unseen = [f"'{name}'" for name, count in zip(target.names, counts, strict=True) if not count]
+        found = [f"no row has the class {' or '.join(unseen)}"] if unseen else []
+    if left_out > MANY_LEFT_OUT * rows.read:
+        found.append(f"{left_out:,} of {rows.read:,} rows were left out")
+    where = "the schema's classes, agents and other names"
+    return (f"{' and '.join(found)}: are {where} spelled as in the table?",) if found else ()
 
 
 def _partition(rows: EncodedTable) -> Partition:
@@ -214,7 +231,7 @@ class EncodedTable:
 
     def _add(self, chunk: Table) -> None:
         for part in chunk.parts:
-            broken = [f"line {n} of {part.file}" for n in part.broken]
+            broken = [Place("line", n, part.file) for n in part.broken]
             self._tally.add_places("", LEFT_OUT, len(broken), broken)
             self.read += part.rows + len(broken)
         if not chunk.rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,9 @@ from taciturn.reporting.figures.style import GREY, STYLE, heading, label_lines, 
 from taciturn.reporting.side_by_side import predicts_numbers
 from taciturn.runs.folder import RunFolder
 from taciturn.runs.records import MetricsRow
+
+RESULTS = ("test_error", "train_objective")  # what a report draws
+METRICS = (*RESULTS, "consensus_residual", "noise")
 
 
 class Panel(NamedTuple):
@@ -40,12 +43,17 @@ def panels(regression: bool, on_uploads: Sequence[str] = ()) -> tuple[Panel, ...
     return (
         error,
         Panel("train_objective", "Training objective F(w)", "loss per record"),
-        Panel("consensus_residual", "Consensus residual ‖Aw − z‖", "parameter units (as w)", logarithmic=True),
-        Panel("noise", "Noise magnitude, mean |ξ|", noise, logarithmic=True),
+        Panel(
+            "consensus_residual",
+            "Distance of the parties' models from the common one",
+            "parameter units",
+            logarithmic=True,
+        ),
+        Panel("noise", "Mean size of the noise", noise, logarithmic=True),
     )
 
 
-def figure(folders: Sequence[RunFolder], local: bool = True) -> Figure:
+def figure(folders: Sequence[RunFolder], local: bool = True, metrics: Collection[str] = METRICS) -> Figure:
     """Return the plots of one or more runs.
 
     Parameters
@@ -54,13 +62,15 @@ def figure(folders: Sequence[RunFolder], local: bool = True) -> Figure:
         The run folders; several are distinguished by their names.
     local
         Whether to draw what only the owner of the records may see.
+    metrics
+        The plots to draw.
 
     Raises
     ------
     InputError
         If there is no evaluated round, or some runs predict classes and some numbers.
     """
-    shown = _shown(folders, local)
+    shown = _shown(folders, local, metrics)
     names = list(dict.fromkeys(curve.label for found in shown.values() for curve in found))
     lines = (len(shown) + 1) // 2
     with rc_context(STYLE):
@@ -92,11 +102,11 @@ def _measured(metric: str, rows: Sequence[MetricsRow]) -> bool:
     return any(getattr(row, metric) is not None for row in rows)
 
 
-def text_alternative(folders: Sequence[RunFolder], local: bool = True) -> str:
+def text_alternative(folders: Sequence[RunFolder], local: bool = True, metrics: Collection[str] = METRICS) -> str:
     """Return a text alternative to the plots: where every line begins and ends."""
     sentences = [
         f"{panel.title}, {panel.unit}: {'; '.join(_course(panel, curve) for curve in found) or 'not measured'}."
-        for panel, found in _shown(folders, local).items()
+        for panel, found in _shown(folders, local, metrics).items()
     ]
     return " ".join(sentences)
 
@@ -106,15 +116,15 @@ def _course(panel: Panel, curve: Curve) -> str:
     return f"{curve.label} goes from {first} in round {curve.rounds[0]:.0f} to {last} in round {curve.rounds[-1]:.0f}"
 
 
-def _shown(folders: Sequence[RunFolder], local: bool) -> dict[Panel, list[Curve]]:
+def _shown(folders: Sequence[RunFolder], local: bool, metrics: Collection[str]) -> dict[Panel, list[Curve]]:
     rows = [(folder.path.name if len(folders) > 1 else "", folder.read_metrics(local)) for folder in folders]
     if not any(found for _, found in rows):
         raise InputError(f"{folders[0].path} has no evaluated round yet: there is nothing to draw")
     methods = {name: facts for folder in folders for name, facts in folder.read_header().method_facts.items()}
-    names = dict.fromkeys(row.algorithm for _, metrics in rows for row in metrics)
+    names = dict.fromkeys(row.algorithm for _, found in rows for row in found)
     on_uploads = [name for name in names if name in methods and methods[name].noise_on == "uploads"]
     measured = {panel: _curves(panel, rows) for panel in panels(predicts_numbers(folders), on_uploads)}
-    return {panel: found for panel, found in measured.items() if local or found}
+    return {panel: found for panel, found in measured.items() if panel.metric in metrics and (local or found)}
 
 
 def _curves(panel: Panel, rows: Sequence[tuple[str, Sequence[MetricsRow]]]) -> list[Curve]:
