@@ -77,7 +77,7 @@ def test_the_noise_that_is_drawn_is_the_noise_of_the_event(tmp_path: Path) -> No
 
 
 def test_too_few_rounds_for_a_model_are_refused() -> None:
-    with pytest.raises(InputError, match="rounds is 1; additive needs at least 3"):
+    with pytest.raises(InputError, match="rounds is 1; additive needs at least 2"):
         plan_study(resolve(CLINICS | {"features": "bins", "algorithm": "additive", "rounds": 1}))
 
 

@@ -8,8 +8,8 @@ release of all counts has the sensitivity of one gradient, and every round has t
 records, whatever their weights; the weights of records are in the gradients.
 
 Where the label is a number, the first round releases a histogram of it instead. From it come a centre and a spread,
-and the model is trained on (y - centre) / spread. So the clip is in units of the labels that there are, not of the range
-that was declared for them. A record is in one bin, which has the sensitivity of one gradient, too.
+and the model is trained on (y - centre) / spread. So the clip is in units of the actual labels, not of the range that
+was declared for them. A record is in one bin, so this release, too, has the sensitivity of one gradient.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def count_rounds(rounds: int, numbers: bool = False) -> int:
     >>> count_rounds(100), count_rounds(3), count_rounds(3, numbers=True)
     (5, 1, 2)
     """
-    return max(1 + numbers, round(COUNT_SHARE * rounds))
+    return min(max(1 + numbers, round(COUNT_SHARE * rounds)), rounds - 1)
 
 
 def label_quantiles(shares: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -305,14 +305,12 @@ class Additive(GradientAtModel, AveragingServer):
 
     @property
     def numbers(self) -> bool:
-        """Whether the loss grows without bound with the label, so that labels are trained in units of their spread."""
+        """Whether residuals have no bound, as those of numbers under the squared loss."""
         return not self.problem.is_bounded
 
     def label_scale(self, statistics: Array) -> LabelScale | None:
-        """Return the unit of the labels; None where they are trained as they are: classes, or without an intercept."""
-        if not self.numbers or statistics.shape[-1] > 1 or len(statistics) == self._width:
-            return None
-        return LabelScale.from_statistic(float(statistics[-1, 0, 0]))
+        """Return the unit of the labels; None where they are trained as they are."""
+        return LabelScale.from_statistic(float(statistics[-1, 0, 0])) if self._has_scale(statistics) else None
 
     def server_send(self, t: int, server: S) -> tuple[S, Array]:
         """Return zeros while counting, then the statistics once, then the model."""
@@ -368,7 +366,7 @@ class Additive(GradientAtModel, AveragingServer):
         return server.with_common(mean + MOMENTUM * speed, now)
 
     def _counted(self, t: int, mean: Array, before: Array | None, answered: int) -> Array:
-        """Return the statistics after a round of counts: their mean, and in place of the intercept's the label's scale."""
+        """Return the statistics after a round of counts: their mean, with the label's scale as the last entry."""
         scaled = self._has_scale(mean)
         if scaled and t == 1:
             bins, agents = _label_bins(len(mean)), self.problem.agents
@@ -383,7 +381,8 @@ class Additive(GradientAtModel, AveragingServer):
         return part if before is None else before + part
 
     def _has_scale(self, like: Array) -> bool:
-        return self.numbers and like.shape[-1] == 1 and len(like) > self._width
+        """Return whether labels are trained in units of their spread: numbers, with an intercept and enough rounds."""
+        return self.numbers and self.counting > 1 and like.shape[-1] == 1 and len(like) > self._width
 
     def _in_label_bins(self, shard: Shard, w: Array) -> Shard:
         """Return the records with the bin of their label as their only feature, so that their sum is a histogram."""
@@ -514,7 +513,7 @@ ADDITIVE = AlgorithmSpec(
     backends=("numpy",),
     reference="Bassily, Smith and Thakurta, FOCS 2014, with Polyak's momentum, in coordinates from noisy marginals",
     step_kind=MomentumStep,
-    min_rounds=3,  # the first one or two release counts
+    min_rounds=2,  # the first releases counts
     counts_first=True,
     allows_aggregate_noise=True,
     batched=False,
