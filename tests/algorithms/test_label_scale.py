@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -63,7 +64,7 @@ def test_a_scale_is_one_number(centre: float, halvings: int) -> None:
     assert again.spread == scale.spread and again.centre == pytest.approx(centre, abs=2e-6)
 
 
-LABELS = {
+LABELS: dict[str, Callable[[np.random.Generator], Array]] = {
     "even": lambda rng: rng.uniform(size=20_000),
     "near the lower end": lambda rng: np.exp(0.6 * rng.normal(size=20_000)) * 0.004,
     "near the upper end": lambda rng: 1.0 - np.exp(0.6 * rng.normal(size=20_000)) * 0.01,

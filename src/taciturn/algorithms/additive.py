@@ -37,9 +37,9 @@ from taciturn.algorithms.curve_noise import (
     DRAWS,
     WIDEST,
     CurveNoise,
-    count_noise_variance,
-    gradient_noise_variance,
-    walk_variance,
+    Descent,
+    ReleasedColumn,
+    loss_curvature,
 )
 from taciturn.algorithms.gradient_at_model import GradientAtModel
 from taciturn.algorithms.noisy_gradient import (
@@ -426,36 +426,52 @@ class Additive(GradientAtModel, AveragingServer):
         answered: Sequence[int],
     ) -> CurveNoise:
         """Return the noise in the curves; see `taciturn.algorithms.curve_noise`."""
-        agents, intercept = self.problem.agents, len(statistics) > self._width
-        counts = answered or (agents,) * rounds
-        times = range(self.counting + 1, rounds + 1)
-        steps = [float(self.eta(t)[0, 0]) for t in times]  # of the mean over the agents that answer
-        drawn = self._deviation
-        scale = self.label_scale(statistics)
-        unscaled = drawn * (scale.spread if scale else 1.0)  # in the label's own unit
-        deviations = [unscaled / math.sqrt(counts[t - 1]) for t in times]
-        variance = walk_variance(steps, deviations, MOMENTUM)
+        answers = np.array(answered or (self.problem.agents,) * rounds, np.float64)
         frequencies, code = self._frequencies(statistics), self.coordinates(statistics)
-        first = 0 if scale is None else 1  # the label's own round
-        of_columns = counts[first : self.counting]
-        counted = math.sqrt(sum(1.0 / answers for answers in of_columns)) / len(of_columns)
-        deviation = agents * math.sqrt(statistics.shape[-1]) * drawn * counted / self._count_unit(statistics)
+        parameters: NDArray[np.float64] = np.asarray(w, np.float64)
+        shares = [_distribution(frequencies[own]) for own in code.columns]
+        scale = self.label_scale(statistics)
+        unit = scale.spread if scale else 1.0  # in which the scores were trained
+        effects = [code.level / unit * parameters[own] for own in code.columns]
+        constant = code.intercept / unit * parameters[-1]
+        descent = self._descent(answers)
+        curvature = self._curvature(frequencies, code, effects, shares, constant)
         draws = np.random.default_rng(0).standard_normal((DRAWS, len(frequencies)))  # public: it draws no protection
-        again = [coordinates(frequencies + deviation * draw, self.blocks, intercept).blocks for draw in draws]
-        shares, errors = [], []
-        sizes = (contrasts**2).sum(axis=1, keepdims=True)  # [outputs, 1]
-        unit = 1.0 if w.shape[-1] > 1 else float(np.abs(contrasts).max())  # of a number: the width of its range
+        again = frequencies + self._frequency_deviation(statistics, answers) * draws
+        recoded = [coordinates(other, self.blocks, code.intercept > 0.0).blocks for other in again]
+        errors = []
         for i, (own, block) in enumerate(zip(code.columns, code.blocks, strict=True)):
-            share = _distribution(frequencies[own])
-            curve = code.level * np.asarray(w[own], np.float64) @ contrasts.T
-            total = sizes * gradient_noise_variance(block, share, variance)
-            if len(block) <= WIDEST:
-                others = [blocks[i] for blocks in again]
-                centred = (curve - share @ curve) / unit
-                total = total + unit**2 * count_noise_variance(centred, share, block, others, variance).T
-            shares.append(share)
-            errors.append(np.sqrt(total))
+            redrawn = [(blocks[i], _distribution(other[own])) for blocks, other in zip(recoded, again, strict=True)]
+            column = ReleasedColumn(effects[i], block, shares[i], redrawn if len(block) <= WIDEST else ())
+            errors.append(unit * column.errors(descent, curvature, contrasts))
         return CurveNoise(tuple(shares), tuple(errors))
+
+    def _descent(self, answers: NDArray[np.float64]) -> Descent:
+        """Return the rounds that train the mean model, given how many agents answered in each round."""
+        etas = np.array([float(self.eta(t)[0, 0]) for t in range(self.counting + 1, len(answers) + 1)])
+        deviations = etas * self._deviation / np.sqrt(answers[self.counting :])
+        return Descent(etas / self.problem.agents, deviations, MOMENTUM)
+
+    def _frequency_deviation(self, statistics: Array, answers: NDArray[np.float64]) -> float:
+        """Return the standard deviation of the noise in a released frequency."""
+        counts = answers[int(self._has_scale(statistics)) : self.counting]  # without the label's own round
+        counted = math.sqrt((1.0 / counts).sum()) / len(counts)
+        whole = self.problem.agents * math.sqrt(statistics.shape[-1]) * self._deviation
+        return whole * counted / self._count_unit(statistics)
+
+    def _curvature(
+        self,
+        frequencies: NDArray[np.float64],
+        code: Coordinates,
+        effects: Sequence[NDArray[np.float64]],
+        shares: Sequence[NDArray[np.float64]],
+        constant: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Return the curvature of the loss per declared record, [K, K], as far as released values tell."""
+        lengths = [(block**2).sum(axis=1) for block in code.blocks]
+        present = float(np.clip(frequencies.sum() / len(self.blocks), 0.0, 1.0))  # of the declared records
+        found = loss_curvature(self.problem.loss, effects, shares, lengths, constant, code.constant**2, self.clip)
+        return present * found
 
     @property
     def _deviation(self) -> float:
