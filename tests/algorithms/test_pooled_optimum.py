@@ -1,0 +1,99 @@
+"""The reference without privacy of a table: what it solves, from where, and with how many threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from taciturn.algorithms.base import Agent
+from taciturn.algorithms.pooled_optimum import PooledOptimum
+from taciturn.algorithms.schedules import Constant
+from taciturn.data.feature_maps.bins import KNOTS, hat_functions
+from taciturn.kernels.library import library
+from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
+from taciturn.objectives.passes import COMPILED, CompiledPasses, Passes
+from taciturn.privacy.noise import SeededNoise
+from taciturn.types import Array, ColumnBlock, Shard
+
+NUMBER = ColumnBlock("ordered", len(KNOTS), False)
+
+
+def records(u: Array, y: Array) -> Shard:
+    """Records with these numbers in [0, 1], [n, columns], as the map bins returns them, and the intercept."""
+    level = 1.0 / np.sqrt(2.0 * u.shape[1])
+    hats = [level * hat_functions(column) for column in u.T]
+    return Shard(np.column_stack([*hats, np.full(len(u), np.sqrt(0.5))]), y)
+
+
+def step_from(u: Array) -> Array:
+    """One-hot labels that follow the first column."""
+    chance = 1.0 / (1.0 + np.exp(-8.0 * (u[:, 0] - 0.5)))
+    labels: Array = np.eye(2)[(np.random.default_rng(1).random(len(u)) < chance).astype(int)]
+    return labels
+
+
+def method(shard: Shard, columns: int, passes: Passes = COMPILED) -> PooledOptimum:
+    loss = LOSSES["softmax" if shard.y.shape[1] > 1 else "squared"]()
+    problem = Problem(loss, REGULARISERS["l2"](), 1e-6, SETS["all"](1.0), len(shard.x), 1, passes)
+    step = Constant(1.0, np.ones(1))
+    return PooledOptimum(problem, step, step, (NUMBER,) * columns)
+
+
+def solved(of: PooledOptimum, shard: Shard) -> Array:
+    """The optimum of one party's records, [J, K]."""
+    zero = np.zeros((shard.x.shape[1], 1, shard.y.shape[1]))
+    found: Array = of.agent_step(1, zero, Agent(zero, zero), shard, SeededNoise((1,), 0, 1)).upload.z[:, 0]
+    return found
+
+
+def test_levels_that_no_record_has_are_not_solved() -> None:
+    """A number with five values has four contrasts; all else in the column's 63 parameters is 0 at the minimum."""
+    u = np.random.default_rng(0).integers(0, 5, (300, 3)) / 4.0
+    shard = records(u, step_from(u))
+    basis = method(shard, 3)._basis(shard)
+    assert len(basis.curvatures) <= 3 * 5 + 1
+    assert basis.coefficients(np.zeros((len(basis.curvatures), 2))).shape == (3 * len(KNOTS) + 1, 2)
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_columns_with_one_value_are_solved(columns: int) -> None:
+    shard = records(np.full((60, columns), 0.25), step_from(np.full((60, columns), 0.9)))
+    scores = shard.x @ solved(method(shard, columns), shard)
+    shares = np.exp(scores[0]) / np.exp(scores[0]).sum()
+    np.testing.assert_allclose(shares, shard.y.mean(axis=0), atol=0.02)
+
+
+def test_the_last_fit_starts_from_those_of_the_folds(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts: list[Any] = []
+    plain = PooledOptimum._minimum
+
+    def spied(self: PooledOptimum, *given: Any) -> Array:
+        starts.append(given[5] if len(given) > 5 else None)
+        return plain(self, *given)
+
+    u = np.random.default_rng(0).random((200, 3))
+    shard = records(u, step_from(u))
+    monkeypatch.setattr(PooledOptimum, "_minimum", spied)
+    solved(method(shard, 3), shard)
+    assert starts[:5] == [None] * 5 and len(starts) > 10
+    assert all(start is not None for start in starts[5:])
+
+
+@pytest.mark.skipif(library() is None, reason="matrix products have threads where the compiled library is missing")
+def test_matrix_products_have_one_thread_while_it_solves() -> None:
+    """Threads that wait for the next small product take many times the processor time of the products."""
+    seen: set[int] = set()
+
+    class Spy(CompiledPasses):
+        def losses_and_sums(self, *given: Any) -> Any:
+            seen.update(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+            return super().losses_and_sums(*given)
+
+    u = np.random.default_rng(0).random((60, 1))
+    shard = records(u, step_from(u))
+    with threadpool_limits(2, user_api="blas"):
+        solved(method(shard, 1, Spy()), shard)
+    assert seen == {1}
