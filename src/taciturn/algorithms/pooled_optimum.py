@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -14,6 +15,7 @@ from taciturn.algorithms.additive import coordinates
 from taciturn.algorithms.base import ALGORITHMS, Agent, AlgorithmConfig, AlgorithmSpec, AveragingServer, Step, Upload
 from taciturn.algorithms.schedules import CentralSolution, Schedule
 from taciturn.core.arrays import backing_file
+from taciturn.data.feature_maps.bins import level_positions
 from taciturn.errors import InputError
 from taciturn.kernels.library import library
 from taciturn.objectives import Problem
@@ -26,6 +28,8 @@ RIDGES = (30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03)  # on the sum of losses, where a
 DEFAULT_RIDGE = 0.1  # where records are so many that the ridge hardly matters
 RECORDS_PER_PARAMETER = 50  # records for each parameter that are so many
 RECORDS_OF_EACH_CLASS = 10  # of every class: a rare one says little about a parameter, however many the others are
+BENDS = (1.0, 10.0, 100.0, 1000.0)  # ridges of what is not straight in a column's curve, over that of what is
+GAIN = 0.01  # of the held-out loss, for which bends have a larger ridge
 CONSTANT_RIDGE = 0.01  # a large ridge must not draw the mean of all predictions to 0
 FOLDS = 5
 MIN_HELD_OUT = 2000  # records held out in all, at least, if there are so many: for large tables one fold is enough
@@ -44,8 +48,8 @@ class PooledOptimum(AveragingServer):
 
     v are the parameters in the coordinates of an additive model, which come from exact counts. The ridge takes the
     place of the regulariser, whose weight is relative to features that differ in size. Where records, or those of the
-    rarest class, are few for the number of parameters, it is chosen by cross-validation. The constant has a small ridge
-    of its own.
+    rarest class, are few for the number of parameters, it is chosen by cross-validation, and so is a larger one of what
+    bends a number's curve. The constant has a small ridge of its own.
     """
 
     problem: Problem
@@ -65,41 +69,64 @@ class PooledOptimum(AveragingServer):
 
     def _solve(self, shard: Shard, like: Array) -> Array:
         scale = 1.0 if shard.weights is None else self.problem.records / max(_total(shard), LEAST)
-        basis = self._basis(shard) if self.blocks else _plain_basis(len(like))
-        ridge, start = self._ridge(shard, like, basis, scale) if self.blocks else (0.0, None)
-        return basis.coefficients(self._minimum(shard, like, basis, ridge, scale, start))
+        if not self.blocks:
+            basis = _plain_basis(len(like))
+            return basis.coefficients(self._minimum(shard, like, basis, 0.0, scale))
+        chosen = self._chosen(shard, like, scale)
+        return chosen.basis.coefficients(self._minimum(shard, like, chosen.basis, chosen.ridge, scale, chosen.mean))
 
-    def _ridge(self, shard: Shard, like: Array, basis: _Basis, scale: float) -> tuple[float, Array | None]:
-        """Return the ridge with which models best predict records that they were not trained on, and the models' mean.
+    def _chosen(self, shard: Shard, like: Array, scale: float) -> _Choice:
+        """Return the penalties with which models best predict records that they were not trained on.
 
-        This looks at the records, which is no loss here: the reference protects nobody. Large ridges, which take the
-        solver least time, come first, and every solution starts from that of the last one, until a ridge is worse.
+        This looks at the records, which is no loss here: the reference protects nobody. Penalties of bends that are not
+        the least ones are chosen if they are better beyond the chance of such a choice.
         """
+        plain, folds = self._basis(shard, BENDS[0]), self._folds(shard, like)
+        if not folds:
+            return _Choice(math.inf, DEFAULT_RIDGE, plain, None)
+        first = best = self._best_ridge(folds, like, plain, scale)
+        for bends in BENDS[1:]:
+            found = self._best_ridge(folds, like, self._basis(shard, bends), scale)
+            if found.losses >= best.losses:
+                break
+            best = found
+        return best if best.losses < (1.0 - GAIN) * first.losses else first
+
+    def _folds(self, shard: Shard, like: Array) -> list[tuple[Shard, Shard]]:
+        """Return the records to train on and those held out, fold by fold; none if there is nothing to choose."""
         free = len(like) * max(1, like.shape[1] - 1)  # adding the same to the scores of all classes changes nothing
         records = len(shard.x) if shard.weights is None else self.problem.records
         if backing_file(shard.x) is not None or (
             records >= RECORDS_PER_PARAMETER * free and _rarest(shard) >= RECORDS_OF_EACH_CLASS * len(like)
         ):
-            return DEFAULT_RIDGE, None
+            return []
         dealt = _fold_numbers(shard)
         if dealt.max(initial=0) < FOLDS - 1:
-            return DEFAULT_RIDGE, None
+            return []
         folds = range(min(FOLDS, math.ceil(MIN_HELD_OUT * FOLDS / records)))
-        rest, held = [shard.rows(dealt != fold) for fold in folds], [shard.rows(dealt == fold) for fold in folds]
+        return [(shard.rows(dealt != fold), shard.rows(dealt == fold)) for fold in folds]
+
+    def _best_ridge(self, folds: Sequence[tuple[Shard, Shard]], like: Array, basis: _Basis, scale: float) -> _Choice:
+        """Return the best ridge in a basis.
+
+        Large ridges, which take the solver least time, come first, and every solution starts from that of the last one,
+        until a ridge is worse.
+        """
         solved: list[Array | None] = [None] * len(folds)
-        best, least, mean = RIDGES[0], math.inf, None
+        best = _Choice(math.inf, RIDGES[0], basis, None)
         for ridge in RIDGES:
             found = [
-                self._minimum(own, like, basis, ridge, scale, start, ROUGH_TOLERANCE)
-                for own, start in zip(rest, solved, strict=True)
+                self._minimum(rest, like, basis, ridge, scale, start, ROUGH_TOLERANCE)
+                for (rest, _), start in zip(folds, solved, strict=True)
             ]
             models = [basis.coefficients(a)[:, None].astype(like.dtype) for a in found]
             passes, loss = self.problem.passes, self.problem.loss
-            losses = sum(float(passes.losses(loss, w, own)[0]) for w, own in zip(models, held, strict=True))
-            if losses >= least:
+            losses = sum(float(passes.losses(loss, w, held)[0]) for w, (_, held) in zip(models, folds, strict=True))
+            if losses >= best.losses:
                 break
-            best, least, mean, solved = ridge, losses, sum(found[1:], start=found[0]) / len(found), [*found]
-        return best, mean
+            solved = [*found]
+            best = _Choice(losses, ridge, basis, sum(found[1:], start=found[0]) / len(found))
+        return best
 
     def _minimum(
         self,
@@ -139,13 +166,14 @@ class PooledOptimum(AveragingServer):
         minimum: Array = scaling * found.reshape(shape)
         return minimum
 
-    def _basis(self, shard: Shard) -> _Basis:
+    def _basis(self, shard: Shard, bends: float) -> _Basis:
         """Return a basis of the curves in which the problem is round, from exact counts.
 
-        The Hessian of a column's parameters is about H = weight B' diag(frequencies) B + ridge, where B has a row for
-        each level. The basis consists of the eigenvectors of H, whatever the ridge. Those of the eigenvalue 0, about
-        which the records say nothing, are left out: their parameters are 0 at the minimum. What is left to the solver
-        is the correlations between columns.
+        The part of an ordered column's coordinates that is not on a straight line is divided by a root of `bends`, so
+        that |v|^2 penalises it so many times as much. The Hessian of a column's parameters is about
+        H = weight B' diag(frequencies) B + ridge, where B has a row for each level. The basis consists of the
+        eigenvectors of H, whatever the ridge. Those of the eigenvalue 0, about which the records say nothing, are left
+        out: their parameters are 0 at the minimum. What is left to the solver is the correlations between columns.
         """
         from scipy.sparse import block_diag
 
@@ -157,10 +185,10 @@ class PooledOptimum(AveragingServer):
         frequencies = np.maximum(np.asarray(mean)[:width] / level, 0.0)
         code = coordinates(frequencies, self.blocks, intercept)
         parts, curvatures = [], []
-        for rows, block in zip(code.columns, code.blocks, strict=True):
+        for rows, own, part in zip(code.columns, self.blocks, code.blocks, strict=True):
+            block = part @ _shortened(part, own, bends) if own.kind == "ordered" else part
             values, vectors = np.linalg.eigh((block.T * frequencies[rows]) @ block)
             kept = values > NEGLIGIBLE
-            kept[-1] = True  # a column with one level has one parameter all the same
             parts.append(block @ vectors[:, kept] / code.level)
             curvatures.append(values[kept])
         if intercept:
@@ -168,6 +196,15 @@ class PooledOptimum(AveragingServer):
             curvatures.append(np.full(1, code.constant**2))
         matrix = block_diag(parts, "csr")
         return _Basis(matrix, matrix.T.tocsr(), np.concatenate(curvatures)[:, None], intercept)
+
+
+class _Choice(NamedTuple):
+    """Penalties, how well models that were trained with them predict, and the mean of those models."""
+
+    losses: float
+    ridge: float
+    basis: _Basis
+    mean: Array | None
 
 
 class _Basis(NamedTuple):
@@ -194,6 +231,20 @@ class _Basis(NamedTuple):
         if self.intercept:
             found[-1] = CONSTANT_RIDGE
         return found
+
+
+def _shortened(part: NDArray[np.float64], column: ColumnBlock, bends: float) -> NDArray[np.float64]:
+    """Return the map of an ordered column's parameters that keeps straight lines and divides bends by a root.
+
+    `part` [width, width] has a row for each level, and a column for the step between each level and the next.
+    """
+    levels, found = column.width - column.missing, np.eye(column.width)
+    if levels > 1:
+        step = np.arange(levels - 1)
+        line = np.diff(level_positions(levels)) / (part[step + 1, step] - part[step, step])
+        along = np.outer(line, line) / (line @ line)
+        found[: levels - 1, : levels - 1] = along + (np.eye(levels - 1) - along) / math.sqrt(bends)
+    return found
 
 
 def _plain_basis(width: int) -> _Basis:
