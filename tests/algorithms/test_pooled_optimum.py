@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from taciturn.algorithms import pooled_optimum
+from taciturn.algorithms.additive import coordinates
 from taciturn.algorithms.base import Agent
 from taciturn.algorithms.pooled_optimum import PooledOptimum
 from taciturn.algorithms.schedules import Constant
-from taciturn.data.feature_maps.bins import KNOTS, hat_functions
+from taciturn.data import apply_feature_map, load, read_schema
+from taciturn.data.feature_mapping import schema_shape
+from taciturn.data.feature_maps.bins import KNOTS, hat_functions, mapped_blocks
 from taciturn.kernels.library import library
 from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
 from taciturn.objectives.passes import COMPILED, CompiledPasses, Passes
 from taciturn.privacy.noise import SeededNoise
-from taciturn.types import Array, ColumnBlock, Shard
+from taciturn.settings import resolve
+from taciturn.types import Array, ColumnBlock, Shard, pool
 
+HEART = Path(__file__).parents[2] / "examples" / "heart"
 NUMBER = ColumnBlock("ordered", len(KNOTS), False)
 
 
@@ -77,6 +86,39 @@ def test_straight_lines_are_penalised_less_than_bends() -> None:
     assert float(np.sqrt((missed**2).mean())) < 1.3 * 0.3 * math.sqrt(13 / 1500)  # 1: least squares of 13 parameters
     missed = records(new, new).x @ solved(method(bent, 12), bent) - (np.sin(9.0 * new[:, :1]) / 4.0 + 0.5)
     assert float(np.sqrt((missed**2).mean())) < 0.05
+
+
+@pytest.mark.parametrize("bends", [1.0, 100.0])
+def test_it_is_the_minimum_that_another_solver_finds(monkeypatch: pytest.MonkeyPatch, bends: float) -> None:
+    """On the patients of heart scikit-learn's logistic regression has the same scores, in the same map and penalty."""
+    given = {"data": str(HEART / "heart.csv"), "schema": str(HEART / "schema.toml"), "test_share": 0.25}
+    schema, options = read_schema(HEART / "schema.toml"), resolve(given | {"features": "bins"}).data_options(1)
+    dataset = apply_feature_map(load(options), options, schema_shape(schema))
+    shard, test, blocks = pool(dataset.train), dataset.test, mapped_blocks(schema.blocks)
+    assert test is not None
+    of, like = replace(method(shard, 1), blocks=blocks), np.zeros((shard.x.shape[1], 2))
+    monkeypatch.setattr(pooled_optimum, "BENDS", (bends,))
+    scores = test.x @ solved(of, shard)
+    ridge = of._chosen(shard, like, 1.0).ridge
+
+    level = coordinates(np.ones(like.shape[0] - 1), blocks, True).level
+    code = coordinates(shard.x[:, :-1].mean(axis=0, dtype=np.float64) / level, blocks, True)
+    turn = np.eye(len(like))
+    for block, rows, part in zip(blocks, code.columns, code.blocks, strict=True):
+        if block.kind == "ordered":  # |P^(1/2) v|^2 with P = 1 along the curve that is straight, and bends across it
+            levels = block.width - block.missing
+            places = KNOTS if levels == len(KNOTS) else np.arange(levels)
+            line, steps = np.zeros(block.width), np.arange(levels - 1)
+            line[steps] = np.linalg.lstsq(np.diff(part[:levels, : levels - 1], axis=0), np.diff(places), rcond=None)[0]
+            across = np.eye(block.width) - np.outer(line, line) / (line @ line)
+            across[levels - 1 :] = 0.0  # of a missing value
+            turn[rows, rows] = np.linalg.inv(np.eye(block.width) + (math.sqrt(bends) - 1.0) * across)
+    turn[-1, -1] = math.sqrt(ridge / pooled_optimum.CONSTANT_RIDGE)
+    other = LogisticRegression(C=2.0 / ridge, fit_intercept=False, tol=1e-8, max_iter=10_000)  # half for each class
+    other.fit(code.recode(shard.x) @ turn, shard.y[:, 1])
+    expected, truth = other.decision_function(code.recode(test.x) @ turn), test.y[:, 1]
+    np.testing.assert_allclose(scores[:, 1] - scores[:, 0], expected, atol=0.02)
+    assert abs(roc_auc_score(truth, scores[:, 1] - scores[:, 0]) - roc_auc_score(truth, expected)) < 0.002
 
 
 def test_the_last_fit_starts_from_those_of_the_folds(monkeypatch: pytest.MonkeyPatch) -> None:
