@@ -86,7 +86,7 @@ def curvature(loss: str, score: float, clip: float, outputs: int = 2) -> NDArray
 def test_the_curvature_is_that_of_the_loss_without_clipping() -> None:
     p = 1.0 / (1.0 + np.exp(-1.0))
     np.testing.assert_allclose(curvature("softmax", 1.0, 1.5), p * (1.0 - p) * np.array([[1.0, -1.0], [-1.0, 1.0]]))
-    np.testing.assert_allclose(curvature("squared", 0.5, 1.0, 1), [[1.0]])
+    np.testing.assert_allclose(curvature("squared", 0.5, 2.0, 1), [[1.0]])
 
 
 def test_clipped_records_do_not_pull() -> None:
@@ -95,7 +95,7 @@ def test_clipped_records_do_not_pull() -> None:
     free = curvature("softmax", 1.0, 1.5)
     np.testing.assert_allclose(curvature("softmax", 1.0, 0.5), p * free)
     assert not curvature("softmax", 1.0, 0.3).any()
-    np.testing.assert_allclose(curvature("squared", 0.5, 0.1, 1), [[0.2]])
+    np.testing.assert_allclose(curvature("squared", 0.5, 0.4, 1), [[0.2]])
 
 
 def test_a_loss_of_unknown_curvature_does_not_pull() -> None:
