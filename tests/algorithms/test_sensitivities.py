@@ -347,6 +347,7 @@ def test_samples_are_refused_where_their_effect_is_not_proven(by_patient: dict[s
 def test_single_precision_is_refused_where_its_sums_may_be_off_by_a_record() -> None:
     many = {
         "precision": "float32",
+        "delta": 1e-12,
         "records_max": MAX_SINGLE + 1,
         "total_records": 10**8,
         "noise_multiplier": 30.0,
