@@ -127,6 +127,8 @@ class KernelNoise(SeededNoise):
     """Seeded noise with the kernels' way from words to a normal: numpy's own takes as many words as it happens to."""
 
     def continuous(self, update: int, mechanism: str, scale: Array, like: Array) -> Array:
+        if mechanism != "gaussian":
+            return super().continuous(update, mechanism, scale, like)
         xi = np.zeros_like(like)
         for run, seed in enumerate(self.seeds):
             key, counter = np.array([seed, self.agent], np.uint64), [0, 0, update, self.round]
