@@ -208,7 +208,7 @@ class _Choice(NamedTuple):
 
 
 class _Basis(NamedTuple):
-    """Curves of which the models are sums, as parameters of the features, and a scaling that conditions the problem well."""
+    """Curves of which the models are sums, as parameters of the features, and a scaling that conditions the problem."""
 
     matrix: Any  # [J, D] sparse
     transposed: Any  # [D, J] sparse
