@@ -159,6 +159,7 @@ class ColumnBlock(NamedTuple):
 
 
 ALIKE = "equal rows"  # begins the note on a hold-out that they make far from its share
+UNREADABLE = "most values of column"  # begins the note on a column of which most cells do not fit its declaration
 
 
 @dataclass(frozen=True)
@@ -238,9 +239,12 @@ class Dataset:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What the owner of the records, and nobody else, should read at once: unused rows, and an odd hold-out."""
-        alike = (note for note in self.notes if note.startswith(ALIKE))
-        return (*filter(None, [self.left_out]), *alike)
+        """What the owner of the records, and nobody else, should read at once.
+
+        Those are unused rows, an odd hold-out, and columns that cannot be read.
+        """
+        odd = (note for note in self.notes if note.startswith((ALIKE, UNREADABLE)))
+        return (*filter(None, [self.left_out]), *odd)
 
     @property
     def test_parties(self) -> dict[str, NDArray[np.intp]] | None:

@@ -64,10 +64,10 @@ def method(parts: list[Shard], scale: float = 0.0, **changes: Any) -> Additive:
     return replace(plain, **changes)
 
 
-def trained(algorithm: Additive, parts: list[Shard], rounds: int = ROUNDS, server: str = "sums") -> Any:
+def trained(algorithm: Additive, parts: list[Shard], rounds: int = ROUNDS, server: str = "sums", seed: int = 1) -> Any:
     """The last round of a run."""
     state = start(parts, 1, server, averages=False)
-    return list(simulate(algorithm, parts, lambda p, t: SeededNoise((1,), p, t), rounds, state))[-1]
+    return list(simulate(algorithm, parts, lambda p, t: SeededNoise((seed,), p, t), rounds, state))[-1]
 
 
 def found(parts: list[Shard]) -> Coordinates:
@@ -270,3 +270,37 @@ def test_the_noise_in_curves_is_in_the_unit_of_the_label() -> None:
     )
     for error, wider in zip(one.errors, thousand.errors, strict=True):
         np.testing.assert_allclose(wider, 1000.0 * error, rtol=1e-9)
+
+
+def test_standard_errors_cover_the_noise_and_are_not_much_wider() -> None:
+    """On independent columns, whose effects differ between runs by the noise alone."""
+    parts, seeds = [records(20, 1500), records(21, 1500)], 16
+    algorithm, contrasts = method(parts, 0.003), np.array([[-1.0, 1.0]])
+    curves, errors = [], []
+    for seed in range(seeds):
+        done = trained(algorithm, parts, seed=seed)
+        noise = algorithm.curve_noise(done.w[:, 0], done.state.server.statistics, ROUNDS, contrasts, (2,) * ROUNDS)
+        effects = [LEVEL * done.w[own, 0] @ contrasts[0] for own in found(parts).columns]
+        curves.append([effect - share @ effect for effect, share in zip(effects, noise.shares, strict=True)])
+        errors.append([error[0] for error in noise.errors])
+    covered = []
+    for i, share in enumerate(noise.shares):
+        curve, error = (np.array([of[i] for of in all_of]) for all_of in (curves, errors))
+        wider = np.sqrt((share @ (error**2).mean(axis=0)) / (share @ curve.var(axis=0, ddof=1)))
+        assert 1.0 < wider < 3.0
+        covered.append(np.abs(curve - curve.mean(axis=0)) <= 1.96 * np.sqrt(1.0 - 1.0 / seeds) * error)
+    assert np.concatenate(covered, axis=1).mean() > 0.95
+
+
+def test_records_that_are_missing_do_not_pull() -> None:
+    """If half of the declared records exist, the curves vary more."""
+    parts = [records(20, 1500)]
+    algorithm = method(parts, 0.003)
+    done = trained(algorithm, parts)
+    w, all_of = done.w[:, 0], done.state.server.statistics
+    whole, half = (
+        algorithm.curve_noise(w, statistics, ROUNDS, np.array([[-1.0, 1.0]]), ())
+        for statistics in (all_of, all_of / 2.0)
+    )
+    for error, wider in zip(whole.errors, half.errors, strict=True):
+        assert np.sqrt((wider**2).mean()) > 1.2 * np.sqrt((error**2).mean())

@@ -44,6 +44,19 @@ def test_pairs_of_columns_are_declared() -> None:
     assert paired.declare(interactions=[]).build() == complete.build()
 
 
+def test_blanks_around_the_name_of_a_column_do_not_count() -> None:
+    """A frame's names are read without them, so a declaration may have them or not."""
+    padded = patients().rename(columns=lambda name: f" {name} ")
+    builder = taciturn.Schema.from_frame(padded).drop(" name ").declare({" age": (0, 100), "sex ": ["f", "m"]})
+    builder = builder.declare({"visits": {"bounds": (0, 20), "missing": "low"}, " smoker ": [False, True]})
+    complete = builder.declare({" ill ": ["no", "yes"]}, label=" ill ")
+    assert complete.build() == SCHEMA
+    assert complete.declare(interactions=[(" age", "sex ")]).interactions == (("age", "sex"),)
+    assert builder.draft(padded, " ill ").drafted == {"ill"}
+    with pytest.raises(InputError, match="no column 'ag e'"):
+        builder.declare({"ag e": (0, 100)})
+
+
 @given(st.integers(1, 50), st.integers(0, 100))
 def test_no_cell_has_an_influence(rows: int, seed: int) -> None:
     assert taciturn.Schema.from_frame(patients(rows, seed)) == taciturn.Schema.from_frame(patients())

@@ -171,7 +171,7 @@ GARBAGE = ("--data", "t.csv", "--schema", str(EXAMPLE / "schema.toml"), "--noise
         (("--delta", "0", *DECLARED), "delta is 0: it must be above 0 and below 1"),
         (("--delta", "1", *DECLARED), "delta is 1: it must be above 0 and below 1"),
         (("--clip", "0", *DECLARED), "clip is 0: it must be above 0"),
-        (("--agents", "3"), "a private table needs --total-records N"),
+        (("--agents", "3"), "a private table needs total_records (--total-records), the total number"),
         (("--noise-multiplier", "0.1", *DECLARED), "the budget is exhausted before the first round"),
         (("--algorithm", "hidden", "--noise", "hardened", *DECLARED), "hidden has no exact noise"),
         (("--algorithm", "dpsgd", "--adjacency", "replace-one", *DECLARED), "dpsgd needs adjacency add-remove"),

@@ -92,6 +92,22 @@ def test_bad_cells_of_a_table_stop_no_run_and_are_shown_to_their_owner(tmp_path:
     taciturn("run", "--data", "t.csv", *schema, *PAPER, "--rounds", "1", "--out", tmp_path / "paper", cwd=tmp_path)
 
 
+def test_a_column_that_cannot_be_read_is_named_to_the_owner_alone(tmp_path: Path) -> None:
+    """A file with decimal commas would otherwise be trained on in silence."""
+    header, *rows = (EXAMPLE / "records.csv").read_text().splitlines()
+    place = header.split(",").index("radius")
+    cells = [[f'"{c.replace(".", ",")}"' if i == place else c for i, c in enumerate(row.split(","))] for row in rows]
+    (tmp_path / "t.csv").write_text("\n".join([header, *map(",".join, cells), ""]))
+    words = ("run", "--data", "t.csv", "--schema", EXAMPLE / "schema.toml", *DECLARED, "--rounds", "2")
+    done = taciturn(*words, "--total-epsilon", "1", "--out", "run", cwd=tmp_path)
+    sentence = "most values of column 'radius' do not fit its declaration: 561 of 569 are texts where a number belongs"
+    assert [line for line in done.stderr.splitlines() if line.startswith(f"note: {sentence}")]
+    assert "17,99" not in done.stdout + done.stderr and "most values" not in done.stdout
+    public = [file for file in (tmp_path / "run").rglob("*") if file.is_file() and "local-only" not in file.parts]
+    assert [file.name for file in public if b"most values" in file.read_bytes()] == []
+    assert "561 of 569 are texts" in (tmp_path / "run" / "local-only" / "report.html").read_text()
+
+
 def test_a_run_on_no_record_says_so_to_the_owner_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Classes that no row has are the commonest mistake, and a private run cannot refuse it."""
     schema = (EXAMPLE / "schema.toml").read_text().replace('["benign", "malignant"]', '["Benign", "Malignant"]')

@@ -116,6 +116,31 @@ def test_the_owner_is_warned_of_a_table_that_is_hardly_read(tmp_path: Path) -> N
     assert describe(lost)["warnings"] == list(lost.warnings)
 
 
+COMMAS = [line.replace("0,", '0,5",', 1) if i else line for i, line in enumerate(ROWS)]
+COMMAS = [f'"{line}' if ',5"' in line else line for line in COMMAS]
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (COMMAS, ["'age' do not fit its declaration: 7 of 8 are texts where a number belongs; decimals have a point"]),
+        (COMMAS[:4] + ROWS[4:], []),  # three of eight
+        (
+            [",f,p,a,no"] * 5 + COMMAS[1:3],
+            ["'age' do not fit its declaration: 2 of 2 are texts"],
+        ),  # empty cells are well
+        ([line.upper() for line in ROWS], ["'sex' do not fit its declaration: 8 of 8 are none of its categories"]),
+    ],
+)
+def test_the_owner_is_told_of_a_column_that_cannot_be_read(tmp_path: Path, lines: list[str], said: list[str]) -> None:
+    found = read(tmp_path, lines)
+    notes = [note for note in found.remarks if "most values" in note]
+    assert len(notes) == len(said)
+    for note, words in zip(notes, said, strict=True):
+        assert note.startswith(f"most values of column {words}") and note in found.notes
+        assert "0,5" not in note  # of the cells
+
+
 @pytest.mark.parametrize("line", LEFT_OUT)
 def test_a_line_that_is_no_record_is_left_out(tmp_path: Path, line: str) -> None:
     without = read(tmp_path, ROWS)

@@ -111,7 +111,7 @@ def test_agents_of_a_partition_have_names_too(folder: Path) -> None:
         ({"data": "none.csv"}, 9, 9, r"^there is no file none\.csv$"),
         ({"test": "none.csv"}, 9, 9, r"^there is no file none\.csv$"),
         ({"test": "a.csv", "test_share": 0.1}, 9, 9, r"^test and test-share are both given"),
-        ({}, None, 9, r"^a private table needs --total-records N"),
+        ({}, None, 9, r"^a private table needs total_records \(--total-records\), .*, and agents \(--agents\), "),
         ({}, 0, 9, r"^total-records is 0: it must be a whole number of at least 1$"),
         ({}, True, 9, r"^total-records is True: it must be a whole number of at least 1$"),
         ({}, 9, -1, r"^records-max is -1: it must be a whole number of at least 1$"),

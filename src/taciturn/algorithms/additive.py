@@ -6,6 +6,10 @@ deviations from their frequencies. In these coordinates every record has about t
 their evidence, and gradient descent with momentum needs few rounds. A record is in one level of every column, so a
 release of all counts has the sensitivity of one gradient, and every round has the same privacy event. Counts are of
 records, whatever their weights; the weights of records are in the gradients.
+
+Where the label is a number, the first round releases a histogram of it instead. From it come a centre and a spread,
+and the model is trained on (y - centre) / spread. So the clip is in units of the actual labels, not of the range that
+was declared for them. A record is in one bin, so this release, too, has the sensitivity of one gradient.
 """
 
 from __future__ import annotations
@@ -33,9 +37,9 @@ from taciturn.algorithms.curve_noise import (
     DRAWS,
     WIDEST,
     CurveNoise,
-    count_noise_variance,
-    gradient_noise_variance,
-    walk_variance,
+    Descent,
+    ReleasedColumn,
+    loss_curvature,
 )
 from taciturn.algorithms.gradient_at_model import GradientAtModel
 from taciturn.algorithms.noisy_gradient import (
@@ -64,18 +68,90 @@ SMOOTHING = 0.02  # of the frequencies, towards equal ones
 ORDERED_WEIGHT = 1.5  # of an ordered column's coordinates
 CONSTANT_WEIGHT = 0.7  # of the constant, over that of a column
 FINE = 2.0**20  # steps per unit of a coordinate
+LABEL_BINS = 64  # of the histogram of a number; they are narrow near both ends of its range
+LABEL_END = 2.0**-10  # of the range: about the width of the outermost bins
+SIGNIFICANT = 3.0  # standard deviations of its noise by which a bin stands out, and more where there are many bins
+MAX_HALVINGS = 10  # of the range, to the smallest spread
 ROWS = 4096  # rows recoded at a time
 
 
-def count_rounds(rounds: int) -> int:
-    """Return how many of the rounds release counts.
+def count_rounds(rounds: int, numbers: bool = False) -> int:
+    """Return how many of the rounds release counts, the first of them of the label if it is a number.
 
     Examples
     --------
-    >>> count_rounds(100), count_rounds(2)
-    (5, 1)
+    >>> count_rounds(100), count_rounds(3), count_rounds(3, numbers=True)
+    (5, 1, 2)
     """
-    return max(1, round(COUNT_SHARE * rounds))
+    return min(max(1 + numbers, round(COUNT_SHARE * rounds)), rounds - 1)
+
+
+def label_quantiles(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the labels in [0, 1] below which given shares of the bins lie: bins are narrow near 0 and 1.
+
+    Examples
+    --------
+    >>> label_quantiles(np.linspace(0.0, 1.0, 5)).round(3).tolist()
+    [0.0, 0.03, 0.5, 0.97, 1.0]
+    """
+    reach = math.log((1.0 + LABEL_END) / LABEL_END)
+    labels = (1.0 + 2.0 * LABEL_END) / (1.0 + np.exp(reach * (1.0 - 2.0 * shares))) - LABEL_END
+    found: NDArray[np.float64] = np.rint(FINE * labels) / FINE  # the same on every machine
+    return found
+
+
+class LabelScale(NamedTuple):
+    """The unit in which a number is trained: (y - centre) / spread, with y and both in shares of the declared range."""
+
+    centre: float
+    spread: float  # a power of two
+
+    @classmethod
+    def from_histogram(cls, shares: NDArray[np.float64], noise: float) -> LabelScale:
+        """Return the scale for the noisy shares of the bins, whose noise has a known standard deviation.
+
+        A bin counts if it stands out of the noise. What is left is merged, bin with neighbour, until it does.
+        """
+        left = np.nan_to_num(shares, nan=0.0, posinf=0.0, neginf=0.0)
+        ends = np.linspace(0.0, 1.0, len(left) + 1)
+        masses, middles, widths = [], [], []
+        while True:
+            clear = left > noise * math.sqrt(2.0 * math.log(len(left)) + SIGNIFICANT**2)
+            inner = label_quantiles(ends[:-1] + np.diff(ends) * np.array([[0.25], [0.5], [0.75]]))
+            masses += left[clear].tolist()
+            middles += inner[1, clear].tolist()
+            widths += (2.0 * (inner[2] - inner[0]))[clear].tolist()
+            if len(left) == 1:
+                break
+            left = np.add.reduceat(np.where(clear, 0.0, left), range(0, len(left), 2))
+            ends, noise = np.append(ends[:-1:2], 1.0), math.sqrt(2.0) * noise
+        if not masses:
+            return UNKNOWN_SCALE
+        weights, middle = np.array(masses) / sum(masses), np.array(middles)
+        centre = float(weights @ middle)
+        variance = float(weights @ ((middle - centre) ** 2 + np.array(widths) ** 2 / 12.0))
+        halvings = min(MAX_HALVINGS, max(0, round(-math.log2(variance) / 2.0)))
+        return cls(min(centre, 1.0 - LABEL_END), 2.0**-halvings)
+
+    @classmethod
+    def from_statistic(cls, value: float) -> LabelScale:
+        """Return the scale that a statistic stands for; any number stands for one."""
+        if not 0.0 <= value < MAX_HALVINGS + 1.0:
+            return UNKNOWN_SCALE
+        return cls(value % 1.0, 2.0 ** -math.floor(value))
+
+    @property
+    def statistic(self) -> float:
+        """One number for both: how often the spread halves the range, plus the centre."""
+        return self.centre - math.log2(self.spread)
+
+    def labels(self, y: Array) -> Array:
+        """Return labels in this unit."""
+        scaled: Array = ((y - self.centre) / self.spread).astype(y.dtype)
+        return scaled
+
+
+UNKNOWN_SCALE = LabelScale(0.5, 0.25)
 
 
 class Coordinates(NamedTuple):
@@ -197,6 +273,11 @@ class _Counting(Squared):
         return np.full_like(scores, self.value_of_each)
 
 
+def _label_bins(parameters: int) -> int:
+    """Return the number of bins of the label's histogram, which has to fit into an upload."""
+    return min(LABEL_BINS, parameters)
+
+
 _RECODED: WeakKeyDictionary[Shard, tuple[bytes, Shard]] = WeakKeyDictionary()
 
 
@@ -220,7 +301,16 @@ class Additive(GradientAtModel, AveragingServer):
     @cached_property
     def counting(self) -> int:
         """The number of rounds that release counts."""
-        return count_rounds(self.rounds)
+        return count_rounds(self.rounds, self.numbers)
+
+    @property
+    def numbers(self) -> bool:
+        """Whether residuals have no bound, as those of numbers under the squared loss."""
+        return not self.problem.is_bounded
+
+    def label_scale(self, statistics: Array) -> LabelScale | None:
+        """Return the unit of the labels; None where they are trained as they are."""
+        return LabelScale.from_statistic(float(statistics[-1, 0, 0])) if self._has_scale(statistics) else None
 
     def server_send(self, t: int, server: S) -> tuple[S, Array]:
         """Return zeros while counting, then the statistics once, then the model."""
@@ -248,7 +338,8 @@ class Additive(GradientAtModel, AveragingServer):
         if t <= self.counting:
             level = self.clip / math.sqrt(w.shape[-1])
             counting = replace(self.problem, loss=_Counting(value_of_each=level))
-            return self.release(0, counting, at, shard.unweighted, noise)
+            counted = self._in_label_bins(shard, w) if t == 1 and self._has_scale(w) else shard
+            return self.release(0, counting, at, counted.unweighted, noise)
         statistics = self._statistics(t, w, agent)
         if not statistics.any():
             raise MissedRound(f"this agent missed round {self.counting + 1}, in which the columns' counts were sent")
@@ -269,11 +360,37 @@ class Additive(GradientAtModel, AveragingServer):
         """Add up the counts, or take a step with momentum from the mean of the uploads."""
         mean = received.total.z / received.answered
         if t <= self.counting:
-            before = 0.0 if server.statistics is None else server.statistics
-            return server.with_statistics(before + mean / self.counting)
+            return server.with_statistics(self._counted(t, mean, server.statistics, received.answered))
         now = np.zeros_like(mean) if t == self.counting + 1 else double(w)
         speed = now - self._mean(double(server.lam), server, t)
         return server.with_common(mean + MOMENTUM * speed, now)
+
+    def _counted(self, t: int, mean: Array, before: Array | None, answered: int) -> Array:
+        """Return the statistics after a round of counts: their mean, with the label's scale as the last entry."""
+        scaled = self._has_scale(mean)
+        if scaled and t == 1:
+            bins, agents = _label_bins(len(mean)), self.problem.agents
+            shares = agents / self.clip * np.asarray(mean[:bins, 0, 0], np.float64)
+            noise = agents / self.clip * self._deviation / math.sqrt(answered)
+            found = np.zeros_like(mean)
+            found[-1] = LabelScale.from_histogram(shares, noise).statistic
+            return found
+        part = mean / (self.counting - scaled)
+        if scaled:
+            part[-1] = 0.0
+        return part if before is None else before + part
+
+    def _has_scale(self, like: Array) -> bool:
+        """Return whether labels are trained in units of their spread: numbers, with an intercept and enough rounds."""
+        return self.numbers and self.counting > 1 and like.shape[-1] == 1 and len(like) > self._width
+
+    def _in_label_bins(self, shard: Shard, w: Array) -> Shard:
+        """Return the records with the bin of their label as their only feature, so that their sum is a histogram."""
+        bins = _label_bins(len(w))
+        edges = label_quantiles(np.linspace(0.0, 1.0, bins + 1))[1:-1]
+        x = np.zeros((len(shard.x), len(w)), shard.x.dtype)
+        x[np.arange(len(x)), np.searchsorted(edges, shard.y[:, 0], side="right")] = 1.0
+        return shard.with_features(x)
 
     def requires_all(self, t: int) -> bool:
         """Return whether the statistics are sent, without which an agent cannot continue."""
@@ -285,9 +402,15 @@ class Additive(GradientAtModel, AveragingServer):
 
     def coefficients(self, model: Array, server: Server) -> Array:
         """Return the model as parameters of the features."""
-        if server.statistics is None:
+        statistics = server.statistics
+        if statistics is None:
             return model
-        return self.coordinates(server.statistics).coefficients(model)
+        code, scale = self.coordinates(statistics), self.label_scale(statistics)
+        found = code.coefficients(model)
+        if scale is not None:
+            found = found * scale.spread
+            found[-1] += scale.centre / code.intercept
+        return found
 
     def coordinates(self, statistics: Array) -> Coordinates:
         """Return the coordinates that the released statistics [J, 1, K] give; the last ones are kept."""
@@ -303,32 +426,52 @@ class Additive(GradientAtModel, AveragingServer):
         answered: Sequence[int],
     ) -> CurveNoise:
         """Return the noise in the curves; see `taciturn.algorithms.curve_noise`."""
-        agents, intercept = self.problem.agents, len(statistics) > self._width
-        counts = answered or (agents,) * rounds
-        times = range(self.counting + 1, rounds + 1)
-        steps = [float(self.eta(t)[0, 0]) for t in times]  # of the mean over the agents that answer
-        drawn = self._deviation
-        deviations = [drawn / math.sqrt(counts[t - 1]) for t in times]
-        variance = walk_variance(steps, deviations, MOMENTUM)
+        answers = np.array(answered or (self.problem.agents,) * rounds, np.float64)
         frequencies, code = self._frequencies(statistics), self.coordinates(statistics)
-        counted = math.sqrt(sum(1.0 / answers for answers in counts[: self.counting])) / self.counting
-        deviation = agents * math.sqrt(statistics.shape[-1]) * drawn * counted / self._count_unit(statistics)
+        parameters: NDArray[np.float64] = np.asarray(w, np.float64)
+        shares = [_distribution(frequencies[own]) for own in code.columns]
+        scale = self.label_scale(statistics)
+        unit = scale.spread if scale else 1.0  # in which the scores were trained
+        effects = [code.level / unit * parameters[own] for own in code.columns]
+        constant = code.intercept / unit * parameters[-1]
+        descent = self._descent(answers)
+        curvature = self._curvature(frequencies, code, effects, shares, constant)
         draws = np.random.default_rng(0).standard_normal((DRAWS, len(frequencies)))  # public: it draws no protection
-        again = [coordinates(frequencies + deviation * draw, self.blocks, intercept).blocks for draw in draws]
-        shares, errors = [], []
-        sizes = (contrasts**2).sum(axis=1, keepdims=True)  # [outputs, 1]
-        unit = 1.0 if w.shape[-1] > 1 else float(np.abs(contrasts).max())  # of a number: the width of its range
+        again = frequencies + self._frequency_deviation(statistics, answers) * draws
+        recoded = [coordinates(other, self.blocks, code.intercept > 0.0).blocks for other in again]
+        errors = []
         for i, (own, block) in enumerate(zip(code.columns, code.blocks, strict=True)):
-            share = _distribution(frequencies[own])
-            curve = code.level * np.asarray(w[own], np.float64) @ contrasts.T
-            total = sizes * gradient_noise_variance(block, share, variance)
-            if len(block) <= WIDEST:
-                others = [blocks[i] for blocks in again]
-                centred = (curve - share @ curve) / unit
-                total = total + unit**2 * count_noise_variance(centred, share, block, others, variance).T
-            shares.append(share)
-            errors.append(np.sqrt(total))
+            redrawn = [(blocks[i], _distribution(other[own])) for blocks, other in zip(recoded, again, strict=True)]
+            column = ReleasedColumn(effects[i], block, shares[i], redrawn if len(block) <= WIDEST else ())
+            errors.append(unit * column.errors(descent, curvature, contrasts))
         return CurveNoise(tuple(shares), tuple(errors))
+
+    def _descent(self, answers: NDArray[np.float64]) -> Descent:
+        """Return the rounds that train the mean model, given how many agents answered in each round."""
+        etas = np.array([float(self.eta(t)[0, 0]) for t in range(self.counting + 1, len(answers) + 1)])
+        deviations = etas * self._deviation / np.sqrt(answers[self.counting :])
+        return Descent(etas / self.problem.agents, deviations, MOMENTUM)
+
+    def _frequency_deviation(self, statistics: Array, answers: NDArray[np.float64]) -> float:
+        """Return the standard deviation of the noise in a released frequency."""
+        counts = answers[int(self._has_scale(statistics)) : self.counting]  # without the label's own round
+        counted = math.sqrt((1.0 / counts).sum()) / len(counts)
+        whole = self.problem.agents * math.sqrt(statistics.shape[-1]) * self._deviation
+        return whole * counted / self._count_unit(statistics)
+
+    def _curvature(
+        self,
+        frequencies: NDArray[np.float64],
+        code: Coordinates,
+        effects: Sequence[NDArray[np.float64]],
+        shares: Sequence[NDArray[np.float64]],
+        constant: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Return the curvature of the loss per declared record, [K, K], as far as released values tell."""
+        lengths = [(block**2).sum(axis=1) for block in code.blocks]
+        present = float(np.clip(frequencies.sum() / len(self.blocks), 0.0, 1.0))  # of the declared records
+        found = loss_curvature(self.problem.loss, effects, shares, lengths, constant, code.constant**2, self.clip)
+        return present * found
 
     @property
     def _deviation(self) -> float:
@@ -357,7 +500,9 @@ class Additive(GradientAtModel, AveragingServer):
         key = statistics.tobytes()
         known = _RECODED.get(shard)
         if known is None or known[0] != key:
-            known = key, shard.with_features(self.coordinates(statistics).recode(shard.x))
+            scale = self.label_scale(statistics)
+            labels = shard.y if scale is None else scale.labels(shard.y)
+            known = key, replace(shard, x=self.coordinates(statistics).recode(shard.x), y=labels)
             _RECODED[shard] = known
         return known[1]
 
@@ -384,7 +529,7 @@ ADDITIVE = AlgorithmSpec(
     backends=("numpy",),
     reference="Bassily, Smith and Thakurta, FOCS 2014, with Polyak's momentum, in coordinates from noisy marginals",
     step_kind=MomentumStep,
-    min_rounds=2,
+    min_rounds=2,  # the first releases counts
     counts_first=True,
     allows_aggregate_noise=True,
     batched=False,

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
-from taciturn.algorithms.additive import Coordinates, coordinates
+from taciturn.algorithms.additive import coordinates
 from taciturn.algorithms.base import ALGORITHMS, Agent, AlgorithmConfig, AlgorithmSpec, AveragingServer, Step, Upload
 from taciturn.algorithms.schedules import CentralSolution, Schedule
 from taciturn.core.arrays import backing_file
+from taciturn.data.feature_maps.bins import level_positions
 from taciturn.errors import InputError
+from taciturn.kernels.library import library
 from taciturn.objectives import Problem
 from taciturn.objectives.constraints import Unconstrained
 from taciturn.privacy.events import non_private
@@ -25,12 +28,15 @@ RIDGES = (30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03)  # on the sum of losses, where a
 DEFAULT_RIDGE = 0.1  # where records are so many that the ridge hardly matters
 RECORDS_PER_PARAMETER = 50  # records for each parameter that are so many
 RECORDS_OF_EACH_CLASS = 10  # of every class: a rare one says little about a parameter, however many the others are
+BENDS = (1.0, 10.0, 100.0, 1000.0)  # ridges of what is not straight in a column's curve, over that of what is
+GAIN = 0.01  # of the held-out loss, for which bends have a larger ridge
 CONSTANT_RIDGE = 0.01  # a large ridge must not draw the mean of all predictions to 0
 FOLDS = 5
 MIN_HELD_OUT = 2000  # records held out in all, at least, if there are so many: for large tables one fold is enough
 TOLERANCE = 1e-7  # relative, of the objective in an iteration that is the last one
 ROUGH_TOLERANCE = 1e-5  # of solutions that are only compared
 MAX_ITERATIONS = 500
+NEGLIGIBLE = 1e-12  # curvature of the mean loss that counts as none
 LEAST = 1e-300  # sum of weights that counts as one
 
 
@@ -42,8 +48,8 @@ class PooledOptimum(AveragingServer):
 
     v are the parameters in the coordinates of an additive model, which come from exact counts. The ridge takes the
     place of the regulariser, whose weight is relative to features that differ in size. Where records, or those of the
-    rarest class, are few for the number of parameters, it is chosen by cross-validation. The constant has a small ridge
-    of its own.
+    rarest class, are few for the number of parameters, it is chosen by cross-validation, and so is a larger one of what
+    bends a number's curve. The constant has a small ridge of its own.
     """
 
     problem: Problem
@@ -54,81 +60,102 @@ class PooledOptimum(AveragingServer):
 
     def agent_step(self, t: int, w: Array, agent: Agent, shard: Shard, noise: NoiseSource) -> Step:
         """Solve the problem by L-BFGS; it does not depend on w."""
-        code = self._code(shard)
-        z = np.stack([self._solve(shard, w[:, run], code) for run in range(w.shape[1])], axis=1).astype(w.dtype)
+        from threadpoolctl import threadpool_limits
+
+        with threadpool_limits(None if library() is None else 1, user_api="blas"):  # threads wait busily in its solver
+            z = self._solve(shard, w[:, 0])
+        z = np.repeat(z[:, None], w.shape[1], axis=1).astype(w.dtype)
         return Step(Agent(z, agent.lam), Upload(z), (non_private(w.shape[1]),), np.zeros(w.shape[1]), self.eta(t))
 
-    def _solve(self, shard: Shard, like: Array, code: _Code | None) -> Array:
+    def _solve(self, shard: Shard, like: Array) -> Array:
         scale = 1.0 if shard.weights is None else self.problem.records / max(_total(shard), LEAST)
-        ridge = 0.0 if code is None else self._ridge(shard, like, code, scale)
-        v = self._minimum(shard, like, code, ridge, scale)
-        solved: Array = (v if code is None else code.coordinates.coefficients(v))[:, 0]
-        return solved
+        if not self.blocks:
+            basis = _plain_basis(len(like))
+            return basis.coefficients(self._minimum(shard, like, basis, 0.0, scale))
+        chosen = self._chosen(shard, like, scale)
+        return chosen.basis.coefficients(self._minimum(shard, like, chosen.basis, chosen.ridge, scale, chosen.mean))
 
-    def _ridge(self, shard: Shard, like: Array, code: _Code, scale: float) -> float:
-        """Return the ridge with which models best predict records that they were not trained on.
+    def _chosen(self, shard: Shard, like: Array, scale: float) -> _Choice:
+        """Return the penalties with which models best predict records that they were not trained on.
 
-        This looks at the records, which is no loss here: the reference protects nobody. Large ridges are tried first,
-        because they are solved fastest. Each solution starts from the previous one, and the search ends when a ridge is
-        worse.
+        This looks at the records, which is no loss here: the reference protects nobody. Penalties of bends that are not
+        the least ones are chosen if they are better beyond the chance of such a choice.
         """
+        plain, folds = self._basis(shard, BENDS[0]), self._folds(shard, like)
+        if not folds:
+            return _Choice(math.inf, DEFAULT_RIDGE, plain, None)
+        first = best = self._best_ridge(folds, like, plain, scale)
+        for bends in BENDS[1:]:
+            found = self._best_ridge(folds, like, self._basis(shard, bends), scale)
+            if found.losses >= best.losses:
+                break
+            best = found
+        return best if best.losses < (1.0 - GAIN) * first.losses else first
+
+    def _folds(self, shard: Shard, like: Array) -> list[tuple[Shard, Shard]]:
+        """Return the records to train on and those held out, fold by fold; none if there is nothing to choose."""
         free = len(like) * max(1, like.shape[1] - 1)  # adding the same to the scores of all classes changes nothing
         records = len(shard.x) if shard.weights is None else self.problem.records
         if backing_file(shard.x) is not None or (
             records >= RECORDS_PER_PARAMETER * free and _rarest(shard) >= RECORDS_OF_EACH_CLASS * len(like)
         ):
-            return DEFAULT_RIDGE
+            return []
         dealt = _fold_numbers(shard)
         if dealt.max(initial=0) < FOLDS - 1:
-            return DEFAULT_RIDGE
+            return []
         folds = range(min(FOLDS, math.ceil(MIN_HELD_OUT * FOLDS / records)))
-        rest, held = [shard.rows(dealt != fold) for fold in folds], [shard.rows(dealt == fold) for fold in folds]
-        solved: list[Array] = [np.zeros((len(like), 1, like.shape[1]))] * len(folds)
-        best, least = RIDGES[0], math.inf
+        return [(shard.rows(dealt != fold), shard.rows(dealt == fold)) for fold in folds]
+
+    def _best_ridge(self, folds: Sequence[tuple[Shard, Shard]], like: Array, basis: _Basis, scale: float) -> _Choice:
+        """Return the best ridge in a basis.
+
+        Large ridges, which take the solver least time, come first, and every solution starts from that of the last one,
+        until a ridge is worse.
+        """
+        solved: list[Array | None] = [None] * len(folds)
+        best = _Choice(math.inf, RIDGES[0], basis, None)
         for ridge in RIDGES:
-            solved = [
-                self._minimum(own, like, code, ridge, scale, start, ROUGH_TOLERANCE)
-                for own, start in zip(rest, solved, strict=True)
+            found = [
+                self._minimum(rest, like, basis, ridge, scale, start, ROUGH_TOLERANCE)
+                for (rest, _), start in zip(folds, solved, strict=True)
             ]
-            models = [code.coordinates.coefficients(v).astype(like.dtype) for v in solved]
+            models = [basis.coefficients(a)[:, None].astype(like.dtype) for a in found]
             passes, loss = self.problem.passes, self.problem.loss
-            losses = sum(float(passes.losses(loss, w, own)[0]) for w, own in zip(models, held, strict=True))
-            if losses >= least:
+            losses = sum(float(passes.losses(loss, w, held)[0]) for w, (_, held) in zip(models, folds, strict=True))
+            if losses >= best.losses:
                 break
-            best, least = ridge, losses
+            solved = [*found]
+            best = _Choice(losses, ridge, basis, sum(found[1:], start=found[0]) / len(found))
         return best
 
     def _minimum(
         self,
         shard: Shard,
         like: Array,
-        code: _Code | None,
+        basis: _Basis,
         ridge: float,
         scale: float,
         start: Array | None = None,
         change: float = TOLERANCE,
     ) -> Array:
-        """Return the parameters of the coordinates, [J, 1, K], that minimise the penalised losses of some records."""
+        """Return the parameters of the basis, [D, K], that minimise the penalised losses of some records."""
         from scipy.optimize import minimize
 
-        problem, shape = self.problem, (len(like), 1, like.shape[1])
-        beta, ridges = (problem.records * problem.beta if code is None else 0.0), np.full((len(like), 1, 1), ridge)
-        if code is not None and code.coordinates.intercept:
-            ridges[-1] = CONSTANT_RIDGE
-        scaling = None if code is None else code.scaling(ridges)
+        problem, shape = self.problem, (len(basis.curvatures), like.shape[1])
+        beta, ridges = (0.0 if self.blocks else problem.records * problem.beta), basis.ridges(ridge)
+        curvatures = problem.records * problem.loss.curvature * basis.curvatures + ridges
+        scaling = 1.0 / np.sqrt(np.where(curvatures > 0.0, curvatures, 1.0))
 
         def objective(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-            v = _parameters(flat, shape, scaling)
-            w = (v if code is None else code.coordinates.coefficients(v)).astype(like.dtype)
+            a = scaling * flat.reshape(shape)
+            w = basis.coefficients(a)[:, None].astype(like.dtype)
             losses, sums = problem.passes.losses_and_sums(problem.loss, w, shard)
-            penalty = beta * float(problem.regulariser.value(v)[0]) + float((ridges * v**2).sum()) / 2.0
-            gradient: Array = scale * sums.astype(np.float64)
-            gradient = gradient if code is None else code.coordinates.pulled_back(gradient)
-            slope = gradient + beta * problem.regulariser.gradient(v) + ridges * v
-            slope = slope if scaling is None else scaling.factors.pulled_back(slope)
-            return scale * float(losses[0]) + penalty, slope.ravel().astype(np.float64)
+            penalty = beta * float(problem.regulariser.value(w)[0]) + float((ridges * a**2).sum()) / 2.0
+            gradient: Array = scale * sums.astype(np.float64) + beta * problem.regulariser.gradient(w)
+            slope = scaling * (basis.pulled_back(gradient[:, 0]) + ridges * a)
+            return scale * float(losses[0]) + penalty, slope.ravel()
 
-        first = np.zeros(shape) if start is None or scaling is None else scaling.inverse.coefficients(start)
+        first = np.zeros(shape) if start is None else start / scaling
         found = minimize(
             objective,
             first.ravel(),
@@ -136,58 +163,96 @@ class PooledOptimum(AveragingServer):
             method="L-BFGS-B",
             options={"maxiter": MAX_ITERATIONS, "ftol": change, "gtol": 0.0, "maxcor": 20},
         ).x
-        return _parameters(found, shape, scaling)
+        minimum: Array = scaling * found.reshape(shape)
+        return minimum
 
-    def _code(self, shard: Shard) -> _Code | None:
-        if not self.blocks:
-            return None
+    def _basis(self, shard: Shard, bends: float) -> _Basis:
+        """Return a basis of the curves in which the problem is round, from exact counts.
+
+        The part of an ordered column's coordinates that is not on a straight line is divided by a root of `bends`, so
+        that |v|^2 penalises it so many times as much. The Hessian of a column's parameters is about
+        H = weight B' diag(frequencies) B + ridge, where B has a row for each level. The basis consists of the
+        eigenvectors of H, whatever the ridge. Those of the eigenvalue 0, about which the records say nothing, are left
+        out: their parameters are 0 at the minimum. What is left to the solver is the correlations between columns.
+        """
+        from scipy.sparse import block_diag
+
         width = sum(block.width for block in self.blocks)
         mean = sum(block.weighted(block.x).sum(axis=0, dtype=np.float64) for block in shard.blocks())
         mean = mean / max(_total(shard), LEAST)
         intercept = shard.x.shape[1] > width
         level = coordinates(np.ones(width), self.blocks, intercept).level
-        frequencies = np.asarray(mean)[:width] / level
+        frequencies = np.maximum(np.asarray(mean)[:width] / level, 0.0)
         code = coordinates(frequencies, self.blocks, intercept)
-        return _Code(code, frequencies, self.problem.records * self.problem.loss.curvature)
+        parts, curvatures = [], []
+        for rows, own, part in zip(code.columns, self.blocks, code.blocks, strict=True):
+            block = part @ _shortened(part, own, bends) if own.kind == "ordered" else part
+            values, vectors = np.linalg.eigh((block.T * frequencies[rows]) @ block)
+            kept = values > NEGLIGIBLE
+            parts.append(block @ vectors[:, kept] / code.level)
+            curvatures.append(values[kept])
+        if intercept:
+            parts.append(np.full((1, 1), code.constant / code.intercept))
+            curvatures.append(np.full(1, code.constant**2))
+        matrix = block_diag(parts, "csr")
+        return _Basis(matrix, matrix.T.tocsr(), np.concatenate(curvatures)[:, None], intercept)
 
 
-class _Code(NamedTuple):
-    """Coordinates of an additive model, and a scaling that makes the problem well conditioned in them."""
+class _Choice(NamedTuple):
+    """Penalties, how well models that were trained with them predict, and the mean of those models."""
 
-    coordinates: Coordinates
-    frequencies: NDArray[np.float64]  # of all levels
-    weight: float  # the curvature of the sum of the losses, at most
-
-    def scaling(self, ridges: NDArray[np.float64]) -> _Preconditioner:
-        """Return factors that make the Hessian of each single column about the identity.
-
-        The Hessian of a column's parameters is about H = weight B' diag(frequencies) B + ridge, where B has a row for
-        each level. With H = L L' the factor is the inverse of L'. The solver has to deal with
-        correlations between columns alone.
-        """
-        factors, inverses = [], []
-        for rows, block in zip(self.coordinates.columns, self.coordinates.blocks, strict=True):
-            own = np.maximum(self.frequencies[rows], 0.0)
-            root = np.linalg.cholesky(self.weight * (block.T * own) @ block + np.diag(ridges[rows, 0, 0])).T
-            factors.append(np.asarray(np.linalg.inv(root), np.float64))
-            inverses.append(np.asarray(root, np.float64))
-        constant = math.sqrt(self.weight * self.coordinates.constant**2 + float(ridges[-1, 0, 0]))
-        return _Preconditioner(
-            Coordinates(tuple(factors), 1.0, 1.0 / constant, 1.0), Coordinates(tuple(inverses), 1.0, constant, 1.0)
-        )
+    losses: float
+    ridge: float
+    basis: _Basis
+    mean: Array | None
 
 
-class _Preconditioner(NamedTuple):
-    """A scaling that makes a problem well conditioned, and its inverse."""
+class _Basis(NamedTuple):
+    """Curves of which the models are sums, as parameters of the features, and a scaling that conditions the problem."""
 
-    factors: Coordinates
-    inverse: Coordinates
+    matrix: Any  # [J, D] sparse
+    transposed: Any  # [D, J] sparse
+    curvatures: NDArray[np.float64]  # [D, 1] of the mean loss along each of them, over the loss's own curvature
+    intercept: bool  # whether the last one is the constant
+
+    def coefficients(self, a: Array) -> Array:
+        """Return parameters of the basis, [D, K], as those of the features, [J, K]."""
+        found: Array = self.matrix @ a
+        return found
+
+    def pulled_back(self, gradient: Array) -> Array:
+        """Return a gradient for the features' parameters, [J, K], as one for the parameters of the basis, [D, K]."""
+        found: Array = self.transposed @ gradient
+        return found
+
+    def ridges(self, ridge: float) -> NDArray[np.float64]:
+        """Return the ridge of each parameter, [D, 1]."""
+        found = np.full_like(self.curvatures, ridge)
+        if self.intercept:
+            found[-1] = CONSTANT_RIDGE
+        return found
 
 
-def _parameters(flat: NDArray[np.float64], shape: tuple[int, ...], scaling: _Preconditioner | None) -> Array:
-    """Return the parameters of the coordinates, [J, 1, K], from those that the solver sees."""
-    scaled = flat.reshape(shape)
-    return scaled if scaling is None else scaling.factors.coefficients(scaled)
+def _shortened(part: NDArray[np.float64], column: ColumnBlock, bends: float) -> NDArray[np.float64]:
+    """Return the map of an ordered column's parameters that keeps straight lines and divides bends by a root.
+
+    `part` [width, width] has a row for each level, and a column for the step between each level and the next.
+    """
+    levels, found = column.width - column.missing, np.eye(column.width)
+    if levels > 1:
+        step = np.arange(levels - 1)
+        line = np.diff(level_positions(levels)) / (part[step + 1, step] - part[step, step])
+        along = np.outer(line, line) / (line @ line)
+        found[: levels - 1, : levels - 1] = along + (np.eye(levels - 1) - along) / math.sqrt(bends)
+    return found
+
+
+def _plain_basis(width: int) -> _Basis:
+    """Return the features themselves, whose problem is solved as it is."""
+    from scipy.sparse import identity
+
+    matrix = identity(width, format="csr")
+    return _Basis(matrix, matrix, np.zeros((width, 1)), False)
 
 
 def _fold_numbers(shard: Shard) -> NDArray[np.intp]:

@@ -21,7 +21,7 @@ from taciturn.data.dataset_source import PRECISIONS
 from taciturn.data.schema import INDICATOR, Categorical, Numeric, Schema
 from taciturn.data.table_cells import Place, Table, places_in_words, whole_number
 from taciturn.errors import InputError, unknown_name
-from taciturn.types import Array, Classes, Range, slices
+from taciturn.types import UNREADABLE, Array, Classes, Range, slices
 
 MAX_PLACES = 5  # of the rows named in a note
 MARKED = "was|were marked as missing"  # in a feature of its own
@@ -74,6 +74,21 @@ class Tally:
         for name, what in needed:
             found += self._note(name, LEFT_OUT, f"record|records without {what} was|were left out")
         return found + self._note("", LEFT_OUT, "line|lines that is|are not a row|rows of the table was|were left out")
+
+    def unreadable(self, schema: Schema, rows: int) -> list[str]:
+        """Name the columns of which most cells that are not empty do not fit their declaration, of so many rows."""
+        found: list[str] = []
+        weight = [Numeric(schema.weight.column, 0.0, schema.weight.largest)] if schema.weight else []
+        for rule in (*schema.columns, *weight):
+            wrong, filled = self.counts[rule.name, WRONG], rows - self.counts[rule.name, MISSING]
+            if wrong > filled / 2:
+                why = (
+                    "are texts where a number belongs; decimals have a point, as in 45.5, not a comma"
+                    if isinstance(rule, Numeric)
+                    else "are none of its categories; compare their spelling with the schema's"
+                )
+                found.append(f"{UNREADABLE} '{rule.name}' do not fit its declaration: {wrong:,} of {filled:,} {why}")
+        return found
 
     def _clipped(self, name: str, bounds: Numeric | Range) -> list[str]:
         return self._note(

@@ -199,10 +199,11 @@ def _table_facts(options: DataOptions, total_records: int | None, records_max: S
     if options.test:
         check_table(options.test)
     if total_records is None:
-        parties = "" if names_agents(options, schema) else ", and --agents P, the number of parties, if it is not 10"
+        named = names_agents(options, schema)
+        parties = "" if named else ", and agents (--agents), the number of parties, if it is not 10"
         raise InputError(
-            "a private table needs --total-records N, the total number of records that the parties agree to state"
-            f"{parties}; N only normalises and need not be exact"
+            "a private table needs total_records (--total-records), the total number of records that the parties agree "
+            f"to state{parties}; it only normalises and need not be exact"
         )
     check_partition(options.partition)
     if not names_agents(options, schema):

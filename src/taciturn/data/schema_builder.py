@@ -168,13 +168,10 @@ class SchemaBuilder:
         >>> schema.declare({"ill": ["no", "yes"]}, label="ill").build().target
         Classes(names=('no', 'yes'))
         """
-        found = dict(self.declared)
-        for name, given in {**(columns or {}), **named}.items():
-            self._check_column(name)
-            found[name] = _keys(name, given)
-        for own in (label, agent, unit, record_weight):
-            if own is not None:
-                self._check_column(own)
+        given = {self._column(name): value for name, value in {**(columns or {}), **named}.items()}
+        found = dict(self.declared) | {name: _keys(name, value) for name, value in given.items()}
+        roles = {"label": label, "agent": agent, "unit": unit, "record_weight": record_weight}
+        chosen = {role: self._column(own) for role, own in roles.items() if own is not None}
         if max_records is not None and (isinstance(max_records, bool) or not isinstance(max_records, int | np.integer)):
             raise InputError(f"max_records is {shown(max_records)}: it must be a whole number of at least 1")
         pairs = self.interactions if interactions is None else self._pairs(interactions)
@@ -188,15 +185,15 @@ class SchemaBuilder:
         return replace(
             self,
             declared=found,
-            label=self.label if label is None else label,
-            agent=self.agent if agent is None else agent,
-            unit=self.unit if unit is None else unit,
+            label=chosen.get("label", self.label),
+            agent=chosen.get("agent", self.agent),
+            unit=chosen.get("unit", self.unit),
             max_records=self.max_records if max_records is None else int(max_records),
             class_weight={name: _weight(f"class_weight of '{name}'", value) for name, value in weights.items()},
-            record_weight=self.record_weight if record_weight is None else record_weight,
+            record_weight=chosen.get("record_weight", self.record_weight),
             max_weight=self.max_weight if max_weight is None else _weight("max_weight", max_weight),
             interactions=pairs,
-            drafted=self.drafted - {*(columns or {}), *named},
+            drafted=self.drafted - given.keys(),
         )
 
     def drop(self, *columns: str) -> SchemaBuilder:
@@ -223,12 +220,11 @@ class SchemaBuilder:
         >>> SchemaBuilder.from_frame(pd.DataFrame({"age": [63], "name": ["Ann"]})).drop("name").undeclared
         ('age',)
         """
-        for name in columns:
-            self._check_column(name)
-        kept = {name: kind for name, kind in self.kinds.items() if name not in columns}
-        declared = {name: keys for name, keys in self.declared.items() if name not in columns}
-        pairs = tuple(pair for pair in self.interactions if not set(pair) & set(columns))
-        return replace(self, kinds=kept, declared=declared, interactions=pairs, drafted=self.drafted - set(columns))
+        dropped = {self._column(name) for name in columns}
+        kept = {name: kind for name, kind in self.kinds.items() if name not in dropped}
+        declared = {name: keys for name, keys in self.declared.items() if name not in dropped}
+        pairs = tuple(pair for pair in self.interactions if not set(pair) & dropped)
+        return replace(self, kinds=kept, declared=declared, interactions=pairs, drafted=self.drafted - dropped)
 
     def draft(self, frame: Any, *columns: str) -> SchemaBuilder:
         """Declare columns by reading their bounds or categories from the records, which is not private.
@@ -260,9 +256,7 @@ class SchemaBuilder:
         >>> SchemaBuilder.from_frame(patients).draft(patients, "sex").declared["sex"]["categories"]
         ['f', 'm']
         """
-        names = columns or self.undeclared
-        for name in names:
-            self._check_column(name)
+        names = [self._column(name) for name in columns] or self.undeclared
         table, found = read_frame("draft", frame, dict.fromkeys(names)), dict(self.declared)
         for name in names:
             found[name] = _keys(name, draft_rule(table, name, label=name == self.label))
@@ -371,15 +365,15 @@ class SchemaBuilder:
                     f"interactions has {kind_of(pair)}: it must be a list of pairs of columns, as in "
                     '[("longitude", "latitude")]'
                 )
-            for name in pair:
-                self._check_column(name)
-        return tuple((left, right) for left, right in pairs)
+        return tuple((self._column(left), self._column(right)) for left, right in pairs)
 
-    def _check_column(self, name: str) -> None:
+    def _column(self, name: str) -> str:
+        """Return the name of a column of the frame as the schema has it, without blanks at its ends."""
         if not isinstance(name, str):
             raise InputError(f"a column is given as {kind_of(name)}: it must be the name of a column, a string")
-        if name not in self.kinds:
+        if name.strip() not in self.kinds:
             raise unknown_column(name, self.kinds, "the frame")
+        return name.strip()
 
 
 def _keys(name: str, given: Any) -> dict[str, object]:

@@ -27,7 +27,9 @@ MAX_ROUNDS, MIN_ROUNDS = 300, 50
 TABLE_ROUNDS = 100  # of additive models; more gain nothing
 CLIP_SHARE = 3.0 / 40.0  # of the typical length of a record; the error is flat from half of it to twice
 TABLE_KAPPA = 0.57  # the noise that one of several scores of an additive model may have
-VALUE_KAPPA = 0.2  # the noise that its one value may have
+VALUE_KAPPA = 0.84  # the noise that its one value may have, over the spread of the label
+VALUE_CLIP, LARGEST_VALUE_CLIP = 0.0126, 2.1  # of a number's residual, over the spread of the label
+CLASS_SPREAD = 0.25  # of the indicator of a class, where its residuals have no bound
 TABLE_STABILITY = 2.4
 MIN_ETA = 1e-100  # for noise so large that no step is useful
 QUIET = 4.0  # more than QUIET / nu rounds gain nothing
@@ -221,7 +223,12 @@ def default_clip(facts: Facts, loss: Loss, request: PlanRequest) -> float:
     noise = max(_summed_noise(facts, request) / facts.total_records, 1e-9)
     if math.isfinite(loss.residual_bound):
         return float(f"{loss.residual_bound * min(1.0, 0.15 * noise**-0.2):.4g}")
-    return float(f"{min(0.5, 0.003 / math.sqrt(noise)):.4g}")
+    return float(f"{_label_spread(facts) * min(LARGEST_VALUE_CLIP, VALUE_CLIP / math.sqrt(noise)):.4g}")
+
+
+def _label_spread(facts: Facts) -> float:
+    """Return the spread of a label in the unit in which it is trained: numbers are trained in units of their spread."""
+    return CLASS_SPREAD if facts.classes else 1.0
 
 
 def momentum_step(facts: Facts, loss: Loss, request: PlanRequest, clip: float, rounds: int, momentum: float) -> float:
@@ -248,7 +255,7 @@ def momentum_step(facts: Facts, loss: Loss, request: PlanRequest, clip: float, r
     noise = clip * _summed_noise(facts, request) / facts.total_records  # in a score, for a path of length 1
     if noise == 0.0:
         return stable
-    kappa = TABLE_KAPPA if math.isfinite(loss.residual_bound) else VALUE_KAPPA
+    kappa = TABLE_KAPPA if math.isfinite(loss.residual_bound) else VALUE_KAPPA * _label_spread(facts)
     mean = 1.0 - falling_share(rounds) / 2.0
     return min(kappa * (1.0 - momentum) / (noise * rounds * mean), stable)
 

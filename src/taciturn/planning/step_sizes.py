@@ -176,7 +176,7 @@ def gradient_steps(inputs: StepSizeInputs) -> StepSizes:
 
 def momentum_steps(inputs: StepSizeInputs) -> StepSizes:
     """Choose eta of an additive model; rho has no meaning, as there are no duals."""
-    counting = count_rounds(inputs.rounds)
+    counting = count_rounds(inputs.rounds, numbers=not inputs.problem.is_bounded)
     clip, training = float(inputs.settings.clip), max(1, inputs.rounds - counting)
     steps = [
         inputs.eta_scale

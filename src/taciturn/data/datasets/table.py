@@ -219,8 +219,9 @@ class EncodedTable:
 
     @property
     def notes(self) -> list[str]:
-        """What encoding changed in the values."""
-        return self._tally.notes(self.schema)
+        """What encoding changed in the values, and which columns it could not read."""
+        rows = self.read - self._tally.counts["", LEFT_OUT]
+        return self._tally.notes(self.schema) + self._tally.unreadable(self.schema, rows)
 
     def draws(self, purpose: bytes) -> NDArray[np.float64]:
         """Return the draw of each record, or of its unit, for a purpose, [n]."""

@@ -63,6 +63,17 @@ def pair_features(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDAr
     return found
 
 
+def level_positions(levels: int) -> NDArray[np.float64]:
+    """Return where the levels of an ordered column are on its range: a number's at the knots, others evenly.
+
+    Examples
+    --------
+    >>> level_positions(5).tolist()
+    [0.0, 0.25, 0.5, 0.75, 1.0]
+    """
+    return KNOTS if levels == len(KNOTS) else np.linspace(0.0, 1.0, levels)
+
+
 def levels(block: ColumnBlock) -> int:
     """Return how many levels a column has in a pair."""
     return len(PAIR_KNOTS) + block.missing if block.kind == "numeric" else block.width
