@@ -100,6 +100,8 @@ def _print(view: PlanReport, facts: PlanFacts) -> None:
         say(line)
     budgets = [(_mark(b.chosen, f"{b.total_epsilon:g}"), f"{b.noise_to_signal:.2g}", b.verdict) for b in view.budgets]
     print_table(("total ε", "noise to signal", "what to expect"), budgets)
+    if view.study.facts.blocks and view.study.facts.classes:
+        say("expected for classes of similar size: a rare class loses more")
     _print_trust(view)
     _print_evaluations(view)
     if not view.rounds_options:
