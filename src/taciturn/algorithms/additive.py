@@ -386,10 +386,12 @@ class Additive(GradientAtModel, AveragingServer):
 
     def _in_label_bins(self, shard: Shard, w: Array) -> Shard:
         """Return the records with the bin of their label as their only feature, so that their sum is a histogram."""
-        bins = _label_bins(len(w))
-        edges = label_quantiles(np.linspace(0.0, 1.0, bins + 1))[1:-1]
-        x = np.zeros((len(shard.x), len(w)), shard.x.dtype)
-        x[np.arange(len(x)), np.searchsorted(edges, shard.y[:, 0], side="right")] = 1.0
+        edges = label_quantiles(np.linspace(0.0, 1.0, _label_bins(len(w)) + 1))[1:-1]
+        bins = np.searchsorted(edges, shard.y[:, 0], side="right")
+        x = empty_beside(shard.x)
+        for rows in row_blocks(len(x), x[:1].nbytes, ROWS):
+            x[rows] = bins[rows, None] == np.arange(len(w))
+            release_memory(x[rows])
         return shard.with_features(x)
 
     def requires_all(self, t: int) -> bool:
