@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from taciturn.algorithms.additive import Additive
 from taciturn.federation.coordinator import FINISHED, LONGEST_BACKOFF
 from taciturn.federation.messages import Question, RoundRequest
 from taciturn.federation.run_folder import participation_totals
@@ -78,6 +79,38 @@ def test_sites_train_with_the_weights_that_the_terms_declare(tmp_path: Path, mon
     for shard in found.shards():
         assert shard.weights is not None and len(set(shard.weights.tolist())) > 5
         assert 0.0 < shard.weights.max() <= 160 / 200
+
+
+NUMBERS = """
+[label]
+column = "weight"
+bounds = [0, 20000]
+[columns.age]
+kind = "numeric"
+bounds = [0, 100]
+"""
+
+
+@pytest.mark.parametrize("missed", [set(), {1}], ids=["none", "the histogram"])
+def test_sites_train_numbers_in_units_of_their_spread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missed: set[int]
+) -> None:
+    """The unit follows from the histogram of the first round, which a site may miss, and is sent with the counts."""
+    monkeypatch.setattr(helpers, "SCHEMA", NUMBERS)
+    found = make_federation(
+        tmp_path, {"study": {"algorithm": "additive", "features": "bins"}}, {"algorithms": ["additive"]}
+    )
+    exchange = lost_in(missed)
+    with found.agents() as agents:
+        exchange.agents = agents
+        made = found.coordinator()
+        while made.run(exchange) != FINISHED:
+            exchange.since["west"] += 1  # it connects again
+    check_like_replay(found, made)
+    check_covered(found, exchange, made.experiment)
+    statistics, algorithm = made.state.server.statistics, made.agreement.algorithm
+    assert isinstance(algorithm, Additive) and statistics is not None
+    assert algorithm.label_scale(statistics) is not None
 
 
 def test_the_round_with_the_counts_waits_for_every_site(additive: Federation) -> None:
