@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
 import taciturn
 from taciturn.core.storage import format_bytes
@@ -69,10 +70,14 @@ def test_long_runs_are_thinned_and_keep_their_ends() -> None:
 def test_the_picture_has_four_panels_and_a_line_for_each_setting(run: taciturn.Run, tmp_path: Path) -> None:
     drawn = figure([run.folder])
     assert [axes.get_title(loc="left") for axes in drawn.axes] == [
-        "Test error", "Training objective F(w)", "Distance of the parties' models from the common one",
-        "Mean size of the noise",
+        "Test error", "Training objective F(w)", "Distance from the common model", "Mean size of the noise",
     ]  # fmt: skip
     assert [len(axes.lines) for axes in drawn.axes] == [4, 4, 4, 4]
+    drawn.canvas.draw()
+    residual, noise = drawn.axes[2:]
+    (title,) = residual.findobj(lambda part: isinstance(part, Text) and part.get_text().startswith("Distance"))
+    beside = noise.get_tightbbox()
+    assert beside is not None and title.get_window_extent().x1 < beside.x0, "a title runs into the next panel"
     save(drawn, tmp_path / "p.png")
     assert (tmp_path / "p.png").read_bytes()[:4] == b"\x89PNG"
     with pytest.raises(taciturn.InputError, match="does not end in a picture's format"):

@@ -10,7 +10,7 @@ const PANELS = [
   { metric: "test_error", title: "Test error", unit: "%", factor: 100, format: (value) => `${value.toFixed(2)} %` },
   { metric: "private_error", title: "Error on held-out records, with noise", unit: "%, band: 95 %", factor: 100, format: (value) => `${value.toFixed(2)} %` },
   { metric: "train_objective", title: "Training objective F(w)", unit: "loss per record", factor: 1, format: (value) => formatNumber(value) },
-  { metric: "consensus_residual", title: "Distance of the parties' models from the common one", unit: "parameter units", factor: 1, log: true, format: (value) => formatNumber(value, 3) },
+  { metric: "consensus_residual", title: "Distance from the common model", unit: "parameter units", factor: 1, log: true, format: (value) => formatNumber(value, 3) },
   { metric: "noise", title: "Mean size of the noise", unit: "", factor: 1, log: true, format: (value) => formatNumber(value, 3) },
 ];
 const REGRESSION_ERROR = { unit: "RMSE, unit of the label", factor: 1, format: (value) => formatNumber(value) };

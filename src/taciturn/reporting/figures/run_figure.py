@@ -43,12 +43,7 @@ def panels(regression: bool, on_uploads: Sequence[str] = ()) -> tuple[Panel, ...
     return (
         error,
         Panel("train_objective", "Training objective F(w)", "loss per record"),
-        Panel(
-            "consensus_residual",
-            "Distance of the parties' models from the common one",
-            "parameter units",
-            logarithmic=True,
-        ),
+        Panel("consensus_residual", "Distance from the common model", "parameter units", logarithmic=True),
         Panel("noise", "Mean size of the noise", noise, logarithmic=True),
     )
 
