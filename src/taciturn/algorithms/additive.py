@@ -92,11 +92,11 @@ def label_quantiles(shares: NDArray[np.float64]) -> NDArray[np.float64]:
     Examples
     --------
     >>> label_quantiles(np.linspace(0.0, 1.0, 5)).round(3).tolist()
-    [0.0, 0.03, 0.5, 0.97, 1.0]
+    [0.0, 0.029, 0.5, 0.971, 1.0]
     """
     reach = math.log((1.0 + LABEL_END) / LABEL_END)
     labels = (1.0 + 2.0 * LABEL_END) / (1.0 + np.exp(reach * (1.0 - 2.0 * shares))) - LABEL_END
-    found: NDArray[np.float64] = np.rint(FINE * labels) / FINE  # the same on every machine
+    found: NDArray[np.float64] = np.abs(np.rint(FINE * labels)) / FINE  # the same on every machine
     return found
 
 
