@@ -21,6 +21,7 @@ from taciturn.algorithms.additive import (
     label_quantiles,
 )
 from taciturn.algorithms.base import Agent
+from taciturn.algorithms.noisy_gradient import CertifiedGradient, PooledGradient
 from taciturn.algorithms.schedules import Constant
 from taciturn.objectives import LOSSES
 from taciturn.privacy.noise import SeededNoise
@@ -143,6 +144,19 @@ def test_a_model_of_few_rounds_trains_labels_as_they_are() -> None:
     assert regression([numbers(0, 10)], rounds=2).label_scale(np.full((WIDTH + 1, 1, 1), 3.2)) is None
     assert method([records(0, 10)]).label_scale(np.full((WIDTH + 1, 1, 2), 3.2)) is None
     assert regression([numbers(0, 10)]).label_scale(np.full((WIDTH + 1, 1, 1), 3.25)) == LabelScale(0.25, 0.125)
+
+
+def test_the_noise_of_a_sum_is_that_of_all_agents_together() -> None:
+    """One upload stands for all agents: a bin that stands out of their uploads stands out of it, too."""
+    parts = [numbers(i, 200) for i in range(9)]
+    alone = regression(parts, 0.02)
+    assert isinstance(alone.release, CertifiedGradient)
+    mean = np.zeros((WIDTH + 1, 1, 1))
+    mean[4] = 5.0 * alone._deviation / 3.0  # five standard deviations of the noise in a mean of nine
+    pooled = replace(alone, release=PooledGradient(alone.release, 9))
+    expected = alone._counted(1, mean, None, 9)
+    np.testing.assert_array_equal(pooled._counted(1, mean, None, 1), expected)
+    assert (alone._counted(1, mean, None, 1) != expected).any()  # the noise matters here
 
 
 def test_both_servers_agree_on_numbers() -> None:

@@ -371,7 +371,8 @@ class Additive(GradientAtModel, AveragingServer):
         if scaled and t == 1:
             bins, agents = _label_bins(len(mean)), self.problem.agents
             shares = agents / self.clip * np.asarray(mean[:bins, 0, 0], np.float64)
-            noise = agents / self.clip * self._deviation / math.sqrt(answered)
+            together = isinstance(self.release, PooledGradient | SummedGradient)  # the upload is a mean over all agents
+            noise = agents / self.clip * self._deviation / math.sqrt(agents if together else answered)
             found = np.zeros_like(mean)
             found[-1] = LabelScale.from_histogram(shares, noise).statistic
             return found

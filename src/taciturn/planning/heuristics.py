@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from taciturn.algorithms.curve_noise import CLASS_SPREAD
 from taciturn.algorithms.schedules import falling_share
 from taciturn.data import Facts
 from taciturn.objectives import Loss
@@ -29,7 +30,6 @@ CLIP_SHARE = 3.0 / 40.0  # of the typical length of a record; the error is flat 
 TABLE_KAPPA = 0.57  # the noise that one of several scores of an additive model may have
 VALUE_KAPPA = 0.84  # the noise that its one value may have, over the spread of the label
 VALUE_CLIP, LARGEST_VALUE_CLIP = 0.0126, 2.1  # of a number's residual, over the spread of the label
-CLASS_SPREAD = 0.25  # of the indicator of a class, where its residuals have no bound
 TABLE_STABILITY = 2.4
 MIN_ETA = 1e-100  # for noise so large that no step is useful
 QUIET = 4.0  # more than QUIET / nu rounds gain nothing
