@@ -84,6 +84,35 @@ def test_without_noise_the_counts_are_the_frequencies() -> None:
         np.testing.assert_allclose(block, other, atol=2e-6)
 
 
+@pytest.mark.parametrize("share", [0.5, 0.1, 0.004])
+def test_training_of_two_classes_starts_at_their_shares(share: float) -> None:
+    """A record's class is the sign of its intercept while counting; the shares are of weighted records."""
+    parts = [records(0, 300), records(1, 200)]
+    label = np.arange(500) < 500 * share
+    parts = [Shard(part.x, np.eye(2)[own.astype(int)]) for part, own in zip(parts, np.split(label, [300]), strict=True)]
+    algorithm, counting = method(parts), count_rounds(ROUNDS)
+    for weight in (1.0, 0.5):
+        held = [replace(part, weights=np.where(part.y[:, 1] > 0.0, 1.0, weight)) for part in parts]
+        statistics = trained(algorithm, held, counting).state.server.statistics
+        start_at = algorithm.gradient_point(counting + 1, statistics)
+        assert not start_at[:-1].any()
+        predicted = LOSSES["softmax"]().probabilities(start_at[-1] * algorithm.coordinates(statistics).constant)[0]
+        excess = share - (1.0 - share) * weight
+        np.testing.assert_allclose(predicted[1], (1.0 + excess) / 2.0, atol=1e-6)
+
+
+def test_noise_cannot_make_a_class_rarer_than_it_can_tell() -> None:
+    parts = [records(0, 300), records(1, 200)]
+    parts = [Shard(part.x, np.tile([1.0, 0.0], (len(part.x), 1))) for part in parts]
+    algorithm = method(parts, scale=0.02)
+    for seed in range(5):
+        statistics = trained(algorithm, parts, count_rounds(ROUNDS), seed=seed).state.server.statistics
+        w = algorithm.gradient_point(count_rounds(ROUNDS) + 1, statistics)[-1] * algorithm.coordinates(statistics).constant
+        rarer = LOSSES["softmax"]().probabilities(w)[0].min()
+        deviation = 0.02 * np.sqrt(2.0 * 2.0 / count_rounds(ROUNDS)) / (SHARE * CLIP * np.sqrt(2.0)) / 2.0
+        assert rarer >= 2.0 * deviation - 1e-6
+
+
 def test_counts_are_of_records_and_gradients_have_their_weights() -> None:
     """A weight of 0 leaves a record in the counts, and out of every gradient."""
     parts = [records(0, 300), records(1, 200)]
@@ -93,7 +122,7 @@ def test_counts_are_of_records_and_gradients_have_their_weights() -> None:
     algorithm, counting = method(parts), count_rounds(ROUNDS)
     counts = [trained(algorithm, held, counting).state.server.statistics for held in (parts, weighted, equal)]
     for other in counts[1:]:
-        np.testing.assert_array_equal(other, counts[0])
+        np.testing.assert_array_equal(other[:-1], counts[0][:-1])
     plain, same, own = (trained(algorithm, held).w for held in (parts, equal, weighted))
     np.testing.assert_array_equal(same, plain)
     assert np.abs(own - plain).max() > 1e-3

@@ -56,7 +56,7 @@ from taciturn.core.arrays import double, empty_beside, in_precision_of, release_
 from taciturn.errors import InputError, MissedRound
 from taciturn.objectives import Problem
 from taciturn.objectives.constraints import Unconstrained
-from taciturn.objectives.losses import Squared
+from taciturn.objectives.losses import Softmax, Squared
 from taciturn.privacy.noise import NoiseSource
 from taciturn.types import GRID, Array, ColumnBlock, Shard, slices
 
@@ -71,6 +71,7 @@ FINE = 2.0**20  # steps per unit of a coordinate
 LABEL_BINS = 64  # of the histogram of a number; they are narrow near both ends of its range
 LABEL_END = 2.0**-10  # of the range: about the width of the outermost bins
 SIGNIFICANT = 3.0  # standard deviations of its noise by which a bin stands out, and more where there are many bins
+RAREST = 2.0**-10  # share of a class from which training starts
 MAX_HALVINGS = 10  # of the range, to the smallest spread
 ROWS = 4096  # rows recoded at a time
 
@@ -319,8 +320,21 @@ class Additive(GradientAtModel, AveragingServer):
         return server, self._mean(server.z, server, t)
 
     def gradient_point(self, t: int, w: Array) -> Array:
-        """Return zeros while counting and in the round in which w is the statistics; then w."""
-        return np.zeros_like(w) if t <= self.counting + 1 else w
+        """Return zeros while counting, the start in the round in which w is the statistics, and then w."""
+        if t <= self.counting:
+            return np.zeros_like(w)
+        return self._start(w) if t == self.counting + 1 else w
+
+    def _start(self, statistics: Array) -> Array:
+        """Return the model before the first gradient: a constant that predicts the released shares of two classes."""
+        start = np.zeros_like(statistics)
+        if self._has_shares(statistics):
+            constant = self.coordinates(statistics).constant
+            excess = self.problem.agents * float(np.nan_to_num(statistics[-1].sum())) / self._intercept_unit(statistics)
+            largest = min(max(0.0, 1.0 - 2.0 * self._excess_deviation(statistics)), 1.0 - RAREST)
+            odds = 2.0 * math.atanh(min(max(excess, -largest), largest))
+            start[-1] = np.rint(FINE * odds / constant * np.array([-0.5, 0.5])) / FINE
+        return start
 
     def shared_state(self, t: int, agent: Agent) -> Array | None:
         """Return the statistics in the rounds after the one in which they were sent as w."""
@@ -338,8 +352,7 @@ class Additive(GradientAtModel, AveragingServer):
         if t <= self.counting:
             level = self.clip / math.sqrt(w.shape[-1])
             counting = replace(self.problem, loss=_Counting(value_of_each=level))
-            counted = self._in_label_bins(shard, w) if t == 1 and self._has_scale(w) else shard
-            return self.release(0, counting, at, counted.unweighted, noise)
+            return self.release(0, counting, at, self._counted_records(t, w, shard).unweighted, noise)
         statistics = self._statistics(t, w, agent)
         if not statistics.any():
             raise MissedRound(f"this agent missed round {self.counting + 1}, in which the columns' counts were sent")
@@ -361,9 +374,9 @@ class Additive(GradientAtModel, AveragingServer):
         mean = received.total.z / received.answered
         if t <= self.counting:
             return server.with_statistics(self._counted(t, mean, server.statistics, received.answered))
-        now = np.zeros_like(mean) if t == self.counting + 1 else double(w)
-        speed = now - self._mean(double(server.lam), server, t)
-        return server.with_common(mean + MOMENTUM * speed, now)
+        now = double(self.gradient_point(t, w))
+        before = now if t == self.counting + 1 else self._mean(double(server.lam), server, t)
+        return server.with_common(mean + MOMENTUM * (now - before), now)
 
     def _counted(self, t: int, mean: Array, before: Array | None, answered: int) -> Array:
         """Return the statistics after a round of counts: their mean, with the label's scale as the last entry."""
@@ -384,6 +397,41 @@ class Additive(GradientAtModel, AveragingServer):
     def _has_scale(self, like: Array) -> bool:
         """Return whether labels are trained in units of their spread: numbers, with an intercept and enough rounds."""
         return self.numbers and self.counting > 1 and like.shape[-1] == 1 and len(like) > self._width
+
+    def _has_shares(self, like: Array) -> bool:
+        """Return whether the counts of the intercept are those of two classes, for a loss whose scores are log-odds."""
+        return isinstance(self.problem.loss, Softmax) and like.shape[-1] == 2 and len(like) > self._width
+
+    def _intercept_unit(self, statistics: Array) -> float:
+        """Return what a record adds to the statistics of the intercept, summed over the outputs."""
+        return self._count_unit(statistics) * math.sqrt(len(self.blocks))
+
+    def _excess_deviation(self, statistics: Array) -> float:
+        """Return the standard deviation of the noise in how much more records one class has than the other."""
+        counted = math.sqrt(statistics.shape[-1] / self.counting / self.problem.agents)
+        return self.problem.agents * self._deviation * counted / self._intercept_unit(statistics)
+
+    def _counted_records(self, t: int, w: Array, shard: Shard) -> Shard:
+        """Return the records whose features are added up in a round of counts."""
+        if t == 1 and self._has_scale(w):
+            return self._in_label_bins(shard, w)
+        return self._signed(shard) if self._has_shares(w) else shard
+
+    def _signed(self, shard: Shard) -> Shard:
+        """Return the records with an intercept that is negative for the first of two classes, times its weight.
+
+        Without the sign the sum of the intercepts would be the known number of records.
+        """
+        known = _RECODED.get(shard)
+        if known is None or known[0] != b"signed":
+            x = empty_beside(shard.x)
+            for rows in row_blocks(len(x), x[:1].nbytes, ROWS):
+                x[rows] = shard.x[rows]
+                x[rows, -1] *= shard.weighted(shard.y[:, 1] - shard.y[:, 0])[rows]
+                release_memory(x[rows])
+            known = b"signed", shard.with_features(x)
+            _RECODED[shard] = known
+        return known[1]
 
     def _in_label_bins(self, shard: Shard, w: Array) -> Shard:
         """Return the records with the bin of their label as their only feature, so that their sum is a histogram."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from taciturn.errors import InputError
 VERSION = 3
 WAIT_SECONDS = 30.0  # for another writer to finish
 BRIEF_WAIT_SECONDS = 1.0  # for a write on which nothing depends
+RETRY_SECONDS = 0.01  # between attempts to give a file a log
 TRUNCATE_SECONDS = 10.0  # for readers of other processes, before the log is emptied
 
 
@@ -49,7 +51,7 @@ class SiteDatabase:
         """
         connection = sqlite3.connect(path, timeout=WAIT_SECONDS, check_same_thread=False, isolation_level=None)
         try:
-            connection.execute("pragma journal_mode = wal")  # a reader never makes the agent wait
+            _write_ahead(connection)  # a reader never makes the agent wait
             connection.execute(f"pragma synchronous = {'full' if durable else 'normal'}")
             connection.execute("pragma secure_delete = on")  # deleted values are overwritten
             database = cls(connection)
@@ -143,3 +145,16 @@ class SiteDatabase:
     def _version(self) -> int:
         (version,) = self.connection.execute("pragma user_version").fetchone()
         return int(version)
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Give a file a write-ahead log; SQLite does not wait by itself where two connections do so at the same time."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            connection.execute("pragma journal_mode = wal")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(RETRY_SECONDS)
