@@ -98,10 +98,14 @@ def _print(view: PlanReport, facts: PlanFacts) -> None:
         "",
     ):
         say(line)
-    budgets = [(_mark(b.chosen, f"{b.total_epsilon:g}"), f"{b.noise_to_signal:.2g}", b.verdict) for b in view.budgets]
-    print_table(("total ε", "noise to signal", "what to expect"), budgets)
-    if view.study.facts.blocks and view.study.facts.classes:
-        say("expected for classes of similar size: a rare class loses more")
+    budgets = [
+        (_mark(b.chosen, f"{b.total_epsilon:g}"), f"{b.noise_to_signal:.2g}", b.verdict, *b.if_rare.values())
+        for b in view.budgets
+    ]
+    rare = [f"if a class has {100.0 * float(share):g} %" for share in view.budgets[0].if_rare]
+    print_table(("total ε", "noise to signal", "what to expect", *rare), budgets)
+    if rare:
+        say("what to expect: with classes of similar size, or where the rarest has that share of the records")
     _print_trust(view)
     _print_evaluations(view)
     if not view.rounds_options:

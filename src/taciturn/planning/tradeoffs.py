@@ -18,6 +18,7 @@ from taciturn.planning.heuristics import (
     noise_of_step,
     noise_to_signal,
     propose,
+    rare_shares,
     verdict,
     verdict_limits,
 )
@@ -45,6 +46,7 @@ class BudgetOption(NamedTuple):
     total_epsilon: float
     noise_to_signal: float  # nu
     verdict: str
+    if_rare: dict[str, str]  # the verdicts where the rarest class has the given share of the records
     chosen: bool
 
 
@@ -142,7 +144,8 @@ def plan_report(settings: Settings) -> PlanReport:
 
     def budget(total: float) -> BudgetOption:
         nu = noise_to_signal(facts, request._replace(total_epsilon=total))
-        return BudgetOption(total, nu, verdict(nu, verdict_limits(facts)), total == epsilon)
+        if_rare = {f"{share:g}": verdict(nu, verdict_limits(facts, share)) for share in rare_shares(facts)}
+        return BudgetOption(total, nu, verdict(nu, verdict_limits(facts)), if_rare, total == epsilon)
 
     totals = [total for total in sorted({*BUDGETS, epsilon}) if math.isfinite(total)]
     options = _rounds_options(study.settings, facts, request, algorithm, proposal.release_noise)
