@@ -26,21 +26,16 @@ from taciturn.reporting.intervals import Interval
 from taciturn.reporting.tables import markdown_table
 
 PAGE = DOCS / "explanation" / "frontier-measured.md"
+TRUSTS = ["agents", "secure-sum", "server"]
 BOTH: dict[str, Any] = {"algorithm": ["objp", "objw", "dpgd"], "total_epsilon": [0.5, 1, 3, 8], "seeds": 5}
-WRITERS: dict[str, Any] = {  # the noise of 195 agents takes its time
-    "trust": ["agents", "secure-sum"],
-    "algorithm": ["objp", "dpgd"],
-    "total_epsilon": [1, 3, 8],
-    "seeds": 1,
-}
 FRONTIERS: dict[str, dict[str, Any]] = {
-    "mnist": {"data": "mnist", "features": ["scattering"], "trust": ["agents", "secure-sum", "server"], **BOTH},
+    "mnist": {"data": "mnist", "features": ["scattering"], "trust": TRUSTS, **BOTH},
     "mnist-pixels": {"data": "mnist", "features": ["none", "pixels"], "trust": ["agents"], **BOTH},
-    "femnist": {"data": "femnist", "features": ["scattering"], **WRITERS},
-    "femnist-pixels": {"data": "femnist", "features": ["none"], "rounds": 100, **WRITERS},
+    "femnist": {"data": "femnist", "features": ["scattering"], "trust": TRUSTS, **BOTH},
+    "femnist-pixels": {"data": "femnist", "features": ["none"], "trust": TRUSTS, **BOTH},
 }
 PICTURES = {"mnist": ("mnist", "mnist-pixels"), "femnist": ("femnist", "femnist-pixels")}
-QUICKLY: dict[str, Any] = {"precision": "float32", "evaluate_every": 1000, "averages": False}
+QUICKLY: dict[str, Any] = {"evaluate_every": 1000}
 AIMS = (  # what, map, trust model, epsilon, and the mean error in percent it must not exceed
     ("raw pixels", "pixels", "agents", 1.0, 9.8),
     ("a public feature map", "scattering", "agents", 1.0, 3.2),
@@ -88,7 +83,7 @@ def command(name: str) -> str:
         f"--{key.replace('_', '-')} {','.join(map(str, value)) if isinstance(value, list) else value}"
         for key, value in FRONTIERS[name].items()
     ]
-    return f"taciturn frontier {' '.join(words)} --precision float32 --out frontier-{name}"
+    return f"taciturn frontier {' '.join(words)} --out frontier-{name}"
 
 
 def draw(name: str, more: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taciturn.core import arrays
-from taciturn.core.arrays import backing_file, namespace, release_memory, row_blocks
+from taciturn.core.arrays import as_like, backing_file, namespace, release_memory, row_blocks
 from taciturn.kernels.layout import Dense, Layout, choose_layout
 
 Array: TypeAlias = arrays.Array
@@ -142,11 +142,13 @@ def pool(shards: Sequence[Shard]) -> Shard:
     """Return the records of several agents as one shard, in their order."""
     if len(shards) == 1:
         return shards[0]
-    weights = None
+    xp, weights = namespace(shards[0].x), None
     if any(shard.weights is not None for shard in shards):
-        each = (np.ones(len(shard.x), shard.x.dtype) if shard.weights is None else shard.weights for shard in shards)
-        weights = np.concatenate(list(each))
-    return Shard(np.concatenate([s.x for s in shards]), np.concatenate([s.y for s in shards]), weights)
+        each = (
+            as_like(np.ones(len(shard.x)), shard.x) if shard.weights is None else shard.weights for shard in shards
+        )
+        weights = xp.concatenate(list(each))
+    return Shard(xp.concatenate([s.x for s in shards]), xp.concatenate([s.y for s in shards]), weights)
 
 
 class ColumnBlock(NamedTuple):

@@ -43,11 +43,8 @@ import triton  # noqa: E402
 import triton.language as tl  # noqa: E402
 
 from taciturn.research import gpu as fused  # noqa: E402
-from taciturn.research.gpu.triton_kernels import (  # noqa: E402
-    standard_laplace,
-    standard_normal,
-    words,
-)
+from taciturn.kernels.device_noise import draw, words  # noqa: E402
+from taciturn.research.gpu.triton_kernels import standard_laplace, standard_normal  # noqa: E402
 
 
 @pytest.fixture(autouse=True, scope="module")

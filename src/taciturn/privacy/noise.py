@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Protocol
 
 import numpy as np
@@ -51,7 +52,7 @@ class SeededNoise:
     """Reproducible noise for simulations, keyed by (seed, agent, round, update).
 
     The key goes into a counter-based generator (Philox): every draw can be repeated without those before it, and is the
-    same on every device and in every batch. The noise gives no privacy against a reader who knows the seed. `streams`
+    same in every batch. A GPU draws Gaussian noise of its own, with the same distribution. The noise gives no privacy against a reader who knows the seed. `streams`
     separates the runs of one seed: two budgets with the same noise at different scales would reveal the gradient. Every
     use starts the counter at another value of `FIRST`, so that no two uses share numbers.
 
@@ -83,6 +84,8 @@ class SeededNoise:
 
         For l2-laplace it is a direction uniform on the sphere, times a length from the Gamma(J K, scale) distribution.
         """
+        if mechanism != L2_LAPLACE and getattr(like, "is_cuda", False):
+            return self._on_device(update, mechanism, scale, like)
         features, _, classes = like.shape
 
         def coordinates(run: int, b: float, out: Array) -> None:
@@ -120,6 +123,14 @@ class SeededNoise:
             if scale[run] > 0:
                 draw(run, float(scale[run]), xi[:, run])
         return as_like(xi, like)
+
+    def _on_device(self, update: int, mechanism: str, scale: Array, like: Array) -> Array:
+        """Draw where the parameters are, without a copy from the host."""
+        place = self.agent, self.round, update
+        streams = [self._stream(run) for run in range(len(self.seeds))]
+        draw = import_module("taciturn.kernels.device_noise").draw
+        drawn: Array = draw(mechanism, to_numpy(scale).tolist(), self.seeds, streams, place, like)
+        return drawn
 
     def _stream(self, run: int) -> int:
         return self.streams[run] if self.streams else 0

@@ -280,8 +280,6 @@ def _check_pooled(settings: Settings) -> None:
         raise InputError(f"{given}, but set is {settings.set}: a projection at an agent is not linear; {otherwise}")
     if settings.server == "full":
         raise InputError(f"{given}, but server is full, which stores every agent's upload: use server sums")
-    if settings.backend == "torch":
-        raise InputError(f"{given}, but backend is torch: use --backend compiled or numpy, or {otherwise}")
 
 
 def _sums_gradients(name: str) -> bool:

@@ -13,7 +13,7 @@ from taciturn.algorithms.averages import average
 from taciturn.algorithms.base import Agent, SummableAlgorithm
 from taciturn.algorithms.noisy_gradient import ReleasedGradient, SummedGradient, sum_weight
 from taciturn.algorithms.server import Received
-from taciturn.core.arrays import to_numpy
+from taciturn.core.arrays import namespace, to_numpy
 from taciturn.kernels.threads import parallel_map
 from taciturn.privacy.events import BatchEvent
 from taciturn.privacy.noise import NoiseSource
@@ -173,7 +173,7 @@ def _rounds(
 
 def _known_to_all(algorithm: SummableAlgorithm, t: int, w: Array, mean: Agent) -> Agent:
     """Return what every agent knows in round t: agents have no state of their own, and see what the server shows."""
-    zero, shared = np.zeros_like(w), algorithm.shared_state(t, mean)
+    zero, shared = namespace(w).zeros_like(w), algorithm.shared_state(t, mean)
     return Agent(zero, zero if shared is None else shared)
 
 
