@@ -7,7 +7,7 @@ Every point uses the planner's own values: no record, test or private, was used 
 The frontiers are in runs/frontier-*, and an interrupted one continues. Writes benchmarks/results/frontier.json, and
 the page frontier-measured.md of the documentation with its pictures.
 
-Takes minutes on a GPU, and hours on two cores.
+Takes 16 minutes on one H200 GPU, nearly all of it for the 195 writers of FEMNIST, and hours on two cores.
 """
 
 from __future__ import annotations
@@ -47,8 +47,7 @@ TEXT = """# The frontier, measured
 
 These are the figures behind [the frontier](frontier.md): test error against the *total* ε, at δ = 10⁻⁶, one record
 added or removed. Every point uses the planner's own values, which are computed from public facts. No record, private or
-test, was used to choose them, so they cost no budget. Figures for MNIST are means of 5 seeds with their 95 % intervals.
-Figures for FEMNIST are from one seed, and without a map from 100 rounds, set by hand to save time.
+test, was used to choose them, so they cost no budget. Figures are means of 5 seeds with their 95 % intervals.
 
 ## MNIST, 10 agents
 

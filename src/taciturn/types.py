@@ -144,9 +144,7 @@ def pool(shards: Sequence[Shard]) -> Shard:
         return shards[0]
     xp, weights = namespace(shards[0].x), None
     if any(shard.weights is not None for shard in shards):
-        each = (
-            as_like(np.ones(len(shard.x)), shard.x) if shard.weights is None else shard.weights for shard in shards
-        )
+        each = (as_like(np.ones(len(shard.x)), shard.x) if shard.weights is None else shard.weights for shard in shards)
         weights = xp.concatenate(list(each))
     return Shard(xp.concatenate([s.x for s in shards]), xp.concatenate([s.y for s in shards]), weights)
 

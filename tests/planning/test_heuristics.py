@@ -27,7 +27,9 @@ from taciturn.planning.heuristics import (
     PlanRequest,
     agent_noise,
     propose,
+    rare_shares,
     release_noise,
+    verdict,
     verdict_limits,
 )
 from taciturn.privacy.accountants import tightest
@@ -235,8 +237,39 @@ def test_the_verdict_on_many_categories_is_the_measured_loss(tmp_path: Path) -> 
         losses[epsilon], base = quality["log_loss"], quality["baseline"]["log_loss"]
     lost = (losses[1.0] - losses[math.inf]) / (base - losses[math.inf])
     measured = next(place for place, (_, most) in enumerate(SHARE_OF.values()) if lost <= most)
-    verdict = taciturn.plan(data=train, **chosen, total_epsilon=1.0).proposal.verdict
-    assert abs(list(SHARE_OF).index(verdict) - measured) <= 1, (verdict, lost)
+    said = taciturn.plan(data=train, **chosen, total_epsilon=1.0).proposal.verdict
+    assert abs(list(SHARE_OF).index(said) - measured) <= 1, (said, lost)
+
+
+AREA_OF = {"privacy is nearly free": 0.003, "a small loss": 0.008, "a visible loss": 0.02, "a heavy loss": 0.05,
+           "poor": 0.15, "hopeless: mostly noise": 1.0}  # how much AUROC is lost, at most  # fmt: skip
+
+
+def test_the_verdict_for_a_rare_class_is_the_measured_loss() -> None:
+    """At most one word off; that on classes of similar size is up to three words off."""
+    points, words = json.loads((RESULTS / "rare_classes.json").read_text())["points"], list(AREA_OF)
+    schema = taciturn.Schema.from_frame(pd.DataFrame(0.5, index=range(3), columns=list("abcdefgh")).assign(rare=False))
+    declared = schema.declare(dict.fromkeys("abcdefgh", (-6, 6)) | {"rare": [False, True]}, label="rare").build()
+    off = {"rare": [0], "similar": [0]}
+    for point in points:
+        facts = table_facts(declared, point["records"], point["agents"])
+        measured = next(place for place, most in enumerate(AREA_OF.values()) if point["auroc_lost"] <= most)
+        nu = proposal(point["epsilon"], facts, rounds=100).noise_to_signal
+        assert nu == pytest.approx(point["noise_to_signal"], rel=0.02)
+        for name, share in (("rare", min(point["share"], 1.0 - point["share"])), ("similar", None)):
+            off[name].append(abs(words.index(verdict(nu, verdict_limits(facts, share))) - measured))
+        assert point["log_loss"] < point["base_rate"]
+    assert len(points) == 48 and max(off["rare"]) == 1 and max(off["similar"]) == 3
+
+
+def test_verdicts_for_rare_classes_are_those_of_tables() -> None:
+    blocks = (ColumnBlock("ordered", 63, False),)
+    table = DIGITS._replace(blocks=blocks, outputs=2)
+    assert rare_shares(DIGITS) == rare_shares(table._replace(classes=False)) == ()
+    assert rare_shares(table) == (0.1, 0.02) and rare_shares(table._replace(outputs=12)) == (0.02,)
+    for share, less in ((0.5, 1.0), (0.1, (0.25 / 0.09) ** 1.5), (0.02, (0.25 / 0.0196) ** 1.5)):
+        assert verdict_limits(table, share) == pytest.approx(tuple(limit / less for limit in TABLE_LIMITS))
+    assert verdict_limits(table._replace(outputs=12), 0.2) == TABLE_LIMITS
 
 
 def test_verdicts_are_stricter_with_more_to_learn() -> None:

@@ -42,8 +42,8 @@ pytest.importorskip("triton")
 import triton  # noqa: E402
 import triton.language as tl  # noqa: E402
 
-from taciturn.research import gpu as fused  # noqa: E402
 from taciturn.kernels.device_noise import draw, words  # noqa: E402
+from taciturn.research import gpu as fused  # noqa: E402
 from taciturn.research.gpu.triton_kernels import standard_laplace, standard_normal  # noqa: E402
 
 
@@ -103,6 +103,26 @@ def numbers(word: NDArray[np.uint64]) -> tuple[Array, Array]:
     laplace, normal = torch.zeros((2, *word.shape), device=DEVICE)
     store_numbers[(word.size // 16,)](given, laplace, normal, 16)
     return laplace.cpu().numpy(), normal.cpu().numpy()
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_noise_drawn_on_a_device_is_keyed_as_on_the_cpu(mechanism: str) -> None:
+    """More numbers than one program draws; a run's are the same whatever is beside it."""
+    like, scale = torch.zeros((150, 3, 7), dtype=torch.float64, device=DEVICE), [1.5, 0.0, 0.25]
+    found = draw(mechanism, scale, (5, 6, 7), (0, 1, 2**63), (4, 9, 2), like).cpu().numpy()
+    assert not found[:, 1].any()
+    alone = draw(mechanism, scale[2:], (7,), (2**63,), (4, 9, 2), like[:, :1]).cpu().numpy()
+    assert alone.tobytes() == found[:, 2:].tobytes()
+    for run, (seed, stream) in {0: (5, 0), 2: (7, 2**63)}.items():
+        philox = Philox(key=np.array([seed, 4], np.uint64), counter=np.array([0, stream, 2, 9], np.uint64))
+        if mechanism == "laplace":
+            expected = Generator(philox).laplace(size=(150, 7))
+        else:
+            word: Any = (philox.random_raw(1052) >> np.uint64(11)).reshape(-1, 2, 2)
+            u, v = (((word + 0.5) / 2.0**53)[:, :, part] for part in (0, 1))
+            pairs = np.sqrt(-2.0 * np.log(u))[..., None] * np.stack([np.cos(2 * np.pi * v), np.sin(2 * np.pi * v)], -1)
+            expected = pairs.ravel()[:1050].reshape(150, 7)
+        np.testing.assert_allclose(found[:, run], scale[run] * expected, rtol=1e-9, atol=1e-12)
 
 
 def box_muller(generator: Generator, shape: tuple[int, int]) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,15 @@ import taciturn
 from taciturn.algorithms.base import Agent
 from taciturn.algorithms.gradient_at_model import GradientAtModel
 from taciturn.algorithms.noisy_gradient import CertifiedGradient, PooledGradient
+from taciturn.core.arrays import to_numpy
 from taciturn.errors import InputError
 from taciturn.planning.plan import load_data, plan_study
 from taciturn.privacy.noise import SeededNoise
 from taciturn.runs.records import ReleaseEntry
 from taciturn.settings import resolve
-from taciturn.training.loop import first_state, training_rounds
+from taciturn.training.central import dataset_for
+from taciturn.training.loop import first_state, on_backend, training_rounds
+from taciturn.training.process_group import SINGLE_PROCESS
 from taciturn.types import Array, Shard, pool
 
 CLINICS: dict[str, Any] = {
@@ -75,6 +79,27 @@ class _Silent(SeededNoise):
         return np.zeros(like.shape)
 
 
+@pytest.mark.torch
+def test_torch_has_the_same_rounds() -> None:
+    """To rounding, with weights at some agents only."""
+    pytest.importorskip("torch")
+    models = []
+    for backend in ("numpy", "torch"):
+        study = load_data(plan_study(resolve(LINEAR | SUMS | {"backend": backend})), key=0)
+        first, *others = study.dataset.train
+        weighted = replace(first, weights=np.linspace(0.0, 1.0, len(first.x)))
+        study = study._replace(dataset=replace(study.dataset, train=(weighted, *others)))
+        with on_backend(study, SINGLE_PROCESS) as there:
+            (part,) = there.parts
+            records = dataset_for(there, part).train
+            *_, last = training_rounds(
+                there, part, records, part.rounds, first_state(there, part, records, averages=False)
+            )
+        models.append(to_numpy(last.w))
+    assert np.abs(models[0]).max() > 1e-3
+    np.testing.assert_allclose(models[1], models[0], rtol=1e-9, atol=1e-12)
+
+
 def test_every_agent_is_charged_the_same(tmp_path: Path) -> None:
     apart, together = (trained(tmp_path / one, simulate=one) for one in ("agents", "sums"))
 
@@ -120,7 +145,6 @@ def test_a_single_agent_takes_no_step_with_it() -> None:
         ({"mechanism": "laplace"}, "mechanism is laplace: only Gaussian noise"),
         ({"set": "box"}, "set is box: a projection at an agent is not linear"),
         ({"server": "full"}, "server is full, which stores every agent's upload"),
-        ({"backend": "torch"}, "backend is torch: use --backend compiled or numpy"),
         ({"mode": "paper", "algorithm": "objp", "total_records": "auto"}, "--simulate has no effect in --mode paper"),
         ({"simulate": "sum"}, "no simulation 'sum' .did you mean 'sums'"),
     ],

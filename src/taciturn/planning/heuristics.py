@@ -136,7 +136,6 @@ def verdict_limits(facts: Facts, rarest: float | None = None) -> tuple[float, ..
 
     Notes
     -----
-
     Additive models of tables tolerate more noise if they predict classes, and less if they predict a number: a class
     needs only the sign of a score. Where there is much to learn, each part of it has fewer records and a smaller share
     of the path, so classes tolerate less noise. With limits that fall as the number of levels to the power 3/2, the
@@ -147,7 +146,8 @@ def verdict_limits(facts: Facts, rarest: float | None = None) -> tuple[float, ..
 
     Examples
     --------
-    >>> facts = Facts("x", 10, 2, True, 5, 9000, 1800, "row", 1, True, "schema", blocks=(ColumnBlock("ordered", 9, True),))
+    >>> age = ColumnBlock("ordered", 9, True)
+    >>> facts = Facts("x", 10, 2, True, 5, 9000, 1800, "row", 1, True, "schema", blocks=(age,))
     >>> verdict(0.003, verdict_limits(facts)), verdict(0.003, verdict_limits(facts, rarest=0.02))
     ('a small loss', 'a heavy loss')
     """

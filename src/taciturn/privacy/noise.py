@@ -52,9 +52,10 @@ class SeededNoise:
     """Reproducible noise for simulations, keyed by (seed, agent, round, update).
 
     The key goes into a counter-based generator (Philox): every draw can be repeated without those before it, and is the
-    same in every batch. A GPU draws Gaussian noise of its own, with the same distribution. The noise gives no privacy against a reader who knows the seed. `streams`
-    separates the runs of one seed: two budgets with the same noise at different scales would reveal the gradient. Every
-    use starts the counter at another value of `FIRST`, so that no two uses share numbers.
+    same in every batch. A GPU draws Gaussian noise of its own, with the same distribution. The noise gives no privacy
+    against a reader who knows the seed. `streams` separates the runs of one seed: two budgets with the same noise at
+    different scales would reveal the gradient. Every use starts the counter at another value of `FIRST`, so that no two
+    uses share numbers.
 
     Parameters
     ----------

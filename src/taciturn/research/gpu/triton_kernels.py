@@ -7,6 +7,7 @@ import triton.language as tl
 
 from taciturn.kernels.device_noise import words
 
+
 @triton.jit
 def standard_laplace(word):
     """Invert the Laplace distribution as numpy does: with U = word / 2^64, -ln(2 - 2U) for U >= 1/2, else ln(2U)."""
