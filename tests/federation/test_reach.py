@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from taciturn.algorithms import Agent
-from taciturn.algorithms.noisy_gradient import ReleasedGradient
+from taciturn.algorithms.additive import Additive
+from taciturn.algorithms.noisy_gradient import HardenedGradient, ReleasedGradient
 from taciturn.core.storage import read_arrays, write_arrays
 from taciturn.errors import CorruptFile, InputError, TrainingDiverged
 from taciturn.federation import messages as wire
@@ -22,6 +23,8 @@ from taciturn.federation.messages import Answer, Question, RoundRequest
 from taciturn.federation.upload_coordinator import UploadCoordinator
 from taciturn.federation.validation import Iterate, Reach, Rejected, check_reach, compute_reach, gradient_norm_bound
 from taciturn.objectives.clipping import LARGEST_PARAMETER
+from taciturn.privacy.events import NON_PRIVATE
+from taciturn.privacy.mechanisms import Calibrated
 from taciturn.privacy.noise import SYSTEM_NOISE
 from taciturn.runs.folder import read_lines
 from taciturn.types import Array, Shard
@@ -55,6 +58,7 @@ class Pushed:
 
     def __init__(self, release: Any, numbers: int, rng: np.random.Generator) -> None:
         self.release, self.numbers, self.rng = release, numbers, rng
+        self.mechanism = release.mechanism
 
     def __call__(self, update: int, problem: Any, z: Array, shard: Any, noise: Any) -> ReleasedGradient:
         way = self.rng.normal(size=z.shape) if self.rng.random() < 0.5 else np.ones(z.shape)
@@ -81,6 +85,20 @@ def test_the_most_extreme_honest_site_stays_within_its_reach(tmp_path: Path, stu
         agent = step.agent
         start = expected.after if algorithm.iterates_sent > 1 else Iterate(step.upload.z, 0.0)
     assert study.get("set") or study["algorithm"] == "objt" or max(shares) > 0.03  # a bound that means something
+
+
+def test_the_first_step_of_an_additive_model_is_from_where_the_counts_put_it(tmp_path: Path) -> None:
+    study = {"algorithm": "additive", "features": "bins", "noise_multiplier": 100.0}
+    agreement = make_federation(tmp_path, {"study": study}, ACCEPT).agreement
+    algorithm, zero = cast(Additive, agreement.algorithm), agreement.zero
+    release = replace(cast(HardenedGradient, algorithm.release), mechanism=Calibrated("gaussian", (NON_PRIVATE,)))
+    algorithm = replace(algorithm, release=release)
+    t = algorithm.counting + 1
+    w = np.full_like(zero, 1e-3)
+    w[-1] = 0.3 * algorithm._intercept_unit(w) / algorithm.problem.agents / 2.0  # one class is 0.3 larger
+    found = compute_reach(algorithm, t, w, zero, Iterate(zero, 0.0))
+    point = algorithm.gradient_point(t, w)
+    assert np.linalg.norm(point) > 0.5 and np.linalg.norm(found.z - point) < 1e-3
 
 
 @pytest.mark.parametrize("study", METHODS)

@@ -42,14 +42,7 @@ from taciturn.algorithms.curve_noise import (
     loss_curvature,
 )
 from taciturn.algorithms.gradient_at_model import GradientAtModel
-from taciturn.algorithms.noisy_gradient import (
-    CertifiedGradient,
-    HardenedGradient,
-    NoisyGradient,
-    PooledGradient,
-    ReleasedGradient,
-    SummedGradient,
-)
+from taciturn.algorithms.noisy_gradient import NoisyGradient, PooledGradient, ReleasedGradient, SummedGradient
 from taciturn.algorithms.schedules import MomentumStep, Schedule
 from taciturn.algorithms.server import FullState, Received, Server
 from taciturn.core.arrays import double, empty_beside, in_precision_of, release_memory, row_blocks
@@ -57,6 +50,7 @@ from taciturn.errors import InputError, MissedRound
 from taciturn.objectives import Problem
 from taciturn.objectives.constraints import Unconstrained
 from taciturn.objectives.losses import Softmax, Squared
+from taciturn.privacy.mechanisms import Calibrated
 from taciturn.privacy.noise import NoiseSource
 from taciturn.types import GRID, Array, ColumnBlock, Shard, slices
 
@@ -527,9 +521,10 @@ class Additive(GradientAtModel, AveragingServer):
     @property
     def _deviation(self) -> float:
         """The standard deviation of an agent's noise in one release."""
-        if not isinstance(self.release, CertifiedGradient | HardenedGradient | PooledGradient | SummedGradient):
+        mechanism = getattr(self.release, "mechanism", None)
+        if not isinstance(mechanism, Calibrated):
             raise TypeError("the noise of this release depends on the records")
-        return float(self.release.mechanism.deviation[0])
+        return float(mechanism.deviation[0])
 
     @cached_property
     def _width(self) -> int:

@@ -226,12 +226,12 @@ def compute_reach(algorithm: Algorithm, t: int, w: Array, lam: Array, start: Ite
 
 
 def _additive_reach(algorithm: Additive, t: int, w: Array, start: Iterate) -> Reach:
-    """Counts are a noisy gradient at 0; a later upload is a step with one, from 0 in the round that w is the counts."""
+    """Counts are a noisy gradient at 0; a later upload is a step with one, first from the start that the counts give."""
     release, problem = algorithm.release, algorithm.problem
     if not isinstance(release, HardenedGradient):
         return Reach(w, math.inf, start)
     longest, eta = gradient_norm_bound(release, problem, w.size), algorithm.eta(t)
-    point = np.zeros_like(w) if t <= algorithm.counting + 1 else w
+    point = algorithm.gradient_point(t, w)
     if t <= algorithm.counting:
         z, radius = point, longest
     else:
