@@ -226,7 +226,7 @@ def compute_reach(algorithm: Algorithm, t: int, w: Array, lam: Array, start: Ite
 
 
 def _additive_reach(algorithm: Additive, t: int, w: Array, start: Iterate) -> Reach:
-    """Counts are a noisy gradient at 0; a later upload is a step with one, first from the start that the counts give."""
+    """Counts are a noisy gradient at 0; a later upload is a step with one, the first from where the counts put it."""
     release, problem = algorithm.release, algorithm.problem
     if not isinstance(release, HardenedGradient):
         return Reach(w, math.inf, start)
