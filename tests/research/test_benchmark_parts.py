@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import sys
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from taciturn.research.bench.inputs import DENSITY, dense, sparse
 from taciturn.research.bench.machine import Machine, observed
 from taciturn.research.bench.measured_rounds import grid, plain_rounds, products, read, stored_bytes
+from taciturn.research.bench.programs import start_up
 from taciturn.research.bench.programs.growth import exponent
 from taciturn.research.bench.timing import Options, fastest, time_interleaved
 from tests import plain
@@ -87,3 +90,11 @@ def test_floors_do_the_work_they_stand_for() -> None:
 def test_growth_is_a_power() -> None:
     assert exponent((1, 2, 4), (3.0, 12.0, 48.0)) == pytest.approx(2.0)
     assert grid((1.0, 2.0), 2) == ([1.0, 1.0, 2.0, 2.0], [1, 2, 1, 2])
+
+
+def test_the_memory_of_a_command_is_its_own() -> None:
+    """Not that of the process which starts it: Linux carries the peak over to a new program."""
+    held = bytearray(400_000_000)
+    held[::4096] = b"x" * len(held[::4096])
+    found = start_up._measured((sys.executable, "-c", "pass"), dict(os.environ))
+    assert 5e6 < found.peak_bytes < 100e6 < len(held)

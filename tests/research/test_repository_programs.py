@@ -120,6 +120,35 @@ def test_the_readme_shows_what_was_measured() -> None:
     assert f"bundled digits reach {100 * bundled:.1f} % at ε = 1" in readme
 
 
+def test_the_page_about_speed_shows_what_was_measured() -> None:
+    def measured(benchmark: str, figure: str) -> float:
+        return float(read_results(RESULTS / "bench" / f"{benchmark}.json")[figure])
+
+    page = whole(ROOT / "docs" / "reference" / "speed.md")
+    for shown, benchmark, figure in (
+        (
+            "with the two bare matrix products of the same shapes (numpy, float32) | {:.2f} |",
+            "mnist-round",
+            "ratio_to_matmul",
+        ),
+        ("noise, update, dual | products (numpy) | {:.2f} of them", "mnist-round", "ratio_to_matmul"),
+        ("whichever takes longer | {:.1f} times as long", "mnist-round", "ratio_to_floor"),
+        ("(numpy, float64, a loop over agents) | 1/{:.0f} |", "mnist-round", "speedup_over_plain"),
+        ("without zeros | products | {:.2f} of them", "dense-round", "ratio_to_matmul"),
+        ("of them; {:.1f} times its lower limit", "dense-round", "ratio_to_floor"),
+        ("products of 400 columns | {:.2f} of them", "batch", "ratio_to_matmul"),
+        ("100 x 10 | products over all records | {:.0f} times as long", "agents", "ratio_to_matmul"),
+        ("`--simulate sums` | products over all records | {:.2f} of them", "agents", "ratio_to_matmul_of_sums"),
+        ("which is float64 only | {:.2f};", "femnist-noise", "ratio_to_numpy_float64"),
+        ("on both cores {:.2f}.", "femnist-noise", "ratio_on_all_cores"),
+        ("numpy's exponential in float32 {:.1f}", "femnist-noise", "ratio_to_numpy_float32"),
+        ("| one process on one core | {:.1f} times as fast", "ranks", "speedup_of_two_ranks"),
+        ("| `python -c pass` | {:.1f} times as long", "start-up", "help_over_bare_python"),
+        ("It peaks at {:.1f} GB", "start-up", "gigabytes_of_first_run"),
+    ):
+        assert shown.format(measured(benchmark, figure)) in page, (shown, measured(benchmark, figure))
+
+
 def test_the_page_of_the_frontier_shows_what_was_measured() -> None:
     columns = [*zip(*rows(ROOT / "docs" / "explanation" / "frontier.md", "| total ε | raw pixels |"), strict=True)]
     kinds = [("agents", "none"), ("agents", "pixels"), ("agents", "scattering"), ("secure-sum", "scattering")]
