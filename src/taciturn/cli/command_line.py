@@ -22,6 +22,7 @@ from taciturn.training_display import StatusLine
 from taciturn.version import VERSION
 
 ERROR, VIOLATION = 2, 3  # exit codes
+BUDGETS = "--total-epsilon is the budget of all rounds together, --epsilon that of one update in mode paper"
 RANK_DELAY = 1.0  # seconds: torchrun ends all ranks when one fails, and the first needs time to print why
 
 click.rich_click.SHOW_ARGUMENTS = True
@@ -69,6 +70,11 @@ def run() -> None:
         with subscribe(StatusLine(stderr)):
             outcome = cli(prog_name="taciturn", standalone_mode=False)
         _exit(outcome if isinstance(outcome, int) else 0)
+    except click.NoSuchOption as error:
+        meant = BUDGETS if error.option_name in ("--eps", "--privacy-budget", "--budget") else ""
+        path = error.ctx.command_path if error.ctx else "taciturn"
+        said = f"no such option '{error.option_name}': {meant}" if meant else _one_line(error.format_message())
+        _fail(f"{said}; see '{path} --help'", error, collective=True)
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         path = context.command_path if context else "taciturn"

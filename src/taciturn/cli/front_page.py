@@ -37,6 +37,7 @@ COMMANDS: dict[str, dict[str, Listed]] = {
         "sweep": Listed("cli.experiment_commands:sweep", "train at every point of a grid of settings"),
     },
     "Inspect runs": {
+        "runs": Listed("cli.inspect_commands:runs", "list the runs in a folder, newest first"),
         "show": Listed("cli.inspect_commands:show", "show the results of runs"),
         "compare": Listed("cli.inspect_commands:compare", "rank methods and budgets; compare settings of runs"),
         "plot": Listed("cli.inspect_commands:plot", "draw error, objective, noise, traffic or effects"),

@@ -1,4 +1,4 @@
-"""`taciturn show`, `effects`, `plot`, `report`, `compare` and `dashboard`."""
+"""`taciturn runs`, `show`, `effects`, `plot`, `report`, `compare` and `dashboard`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import os
 import sys
 import webbrowser
 from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
@@ -51,6 +54,9 @@ from taciturn.runs.folder import RunFolder, make_local_folder
 from taciturn.settings.rules import flag_name, integer
 from taciturn.training_display import TrainingDisplay
 
+if TYPE_CHECKING:
+    from taciturn.dashboard.catalogue import CatalogueRow
+
 RUNS = click.argument("runs", nargs=-1, required=True, type=PATH)
 RANKING_COLUMNS = HEADINGS[:3] + HEADINGS[4:-1]  # 80 characters
 OWNERS_NOTE = "note: the test errors are computed from private records without noise: for the owner of the records only"
@@ -58,6 +64,46 @@ DIFFERENT_TESTS = (
     "note: these runs were not tested on the same records ({} differ), so part of the difference between their errors "
     "is chance; train them with one --test file, or with the same --test-share and --partition-key"
 )
+
+
+@click.command()
+@click.argument("folder", default="runs", type=PATH)
+@JSON
+def runs(folder: Path, as_json: bool) -> None:
+    """List the runs in a folder at any depth, newest first: what was trained, with which budget, and how far it is.
+
+    \b
+    Examples:
+      taciturn runs
+      taciturn runs runs/sweep
+      taciturn runs --json
+    """
+    from taciturn.dashboard.catalogue import find_runs, read_row
+
+    found = find_runs(folder)
+    listed = [read_row(one, folder, local=True, busy=RunFolder(one.path).busy) for one in found]
+    listed.sort(key=lambda row: row.started, reverse=True)
+    if as_json:
+        print_json({"folder": str(folder), "runs": [asdict(row) for row in listed]})
+        return
+    if not listed:
+        note(f"there are no runs in {folder}; 'taciturn run' makes one")
+        return
+    rows = [_listed_row(row) for row in listed]
+    print_table(("run", "started", "state", "methods", "total ε", "data", "test error"), rows, left=4)
+    if any(row.errors and row.errors_local for row in listed):
+        note(OWNERS_NOTE)
+
+
+def _listed_row(row: CatalogueRow) -> tuple[str, ...]:
+    """Return the cells of a run; what cannot be read of a damaged one is empty."""
+    low, high = row.errors or (None, None)
+    errors = "" if low is None else format_share(low, row.regression)
+    if high is not None and high != low:
+        errors = f"{errors} to {format_share(high, row.regression)}"
+    state = f"{row.state}, round {row.done} of {row.planned}" if row.state == "running" else row.state
+    began = datetime.fromtimestamp(row.started).strftime("%Y-%m-%d %H:%M") if row.started else ""
+    return row.name, began, state, ", ".join(row.algorithms), ", ".join(row.epsilon or ()), row.data, errors
 
 
 @click.command()

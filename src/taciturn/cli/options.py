@@ -15,6 +15,8 @@ from taciturn.errors import InputError, unknown_name
 from taciturn.settings.rules import choices_of, flag_name, path
 from taciturn.settings.settings import FIELDS
 
+MEANT = {"help": "--help", "train": "run", "fit": "run", "list": "runs", "ls": "runs"}  # what people type for a command
+
 
 class SuggestingGroup(click.RichGroup):
     """A click group whose error for an unknown command suggests the nearest one."""
@@ -24,8 +26,8 @@ class SuggestingGroup(click.RichGroup):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that the first argument names."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            if args[0] == "help":
-                raise InputError(f"no command 'help': use '{ctx.command_path} --help'")
+            if args[0] in MEANT:
+                raise InputError(f"no command '{args[0]}': use '{ctx.command_path} {MEANT[args[0]]}'")
             raise unknown_name("command", args[0], self.list_commands(ctx))
         return super().resolve_command(ctx, args)
 
