@@ -83,6 +83,8 @@ def _check_gpu() -> tuple[str, ...]:
     names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     if not names:
         return "GPU", ABSENT, "torch finds none; only speed depends on it"
+    if util.find_spec("triton") is None:
+        return "GPU", ABSENT, f"{', '.join(names)}: cannot be used without triton", "pip install 'taciturn[torch]'"
     return "GPU", GOOD, f"{', '.join(names)}: taciturn run --device cuda"
 
 

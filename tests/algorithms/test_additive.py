@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from taciturn.algorithms.base import Agent
 from taciturn.algorithms.noisy_gradient import CertifiedGradient, HardenedGradient, fraction_bits
 from taciturn.algorithms.pooled_optimum import PooledOptimum
 from taciturn.algorithms.schedules import Constant
+from taciturn.core.arrays import backing_file
 from taciturn.errors import InputError
 from taciturn.objectives import LOSSES, REGULARISERS, SETS, Problem
 from taciturn.objectives.clipping import GradientClipping
@@ -106,6 +108,53 @@ def test_training_of_two_classes_starts_at_their_shares(share: float) -> None:
         predicted = first_prediction(algorithm, statistics)
         excess = share - (1.0 - share) * weight
         assert predicted[1] == pytest.approx((1.0 + excess) / 2.0, abs=1e-6)
+
+
+def test_a_class_that_nobody_has_is_taken_to_be_rare() -> None:
+    parts = [Shard(records(0, 300).x, np.tile([1.0, 0.0], (300, 1)))]
+    statistics = trained(method(parts), parts, count_rounds(ROUNDS)).state.server.statistics
+    assert first_prediction(method(parts), statistics)[1] == pytest.approx(2.0**-10, rel=1e-3)
+
+
+@pytest.mark.parametrize("declared", [150, 600, 1300])
+def test_shares_are_those_of_the_records_there_are(declared: int) -> None:
+    """Where the counts show that they are not those declared; small differences are in the noise anyway."""
+    shard = records(0, 600)
+    shard = Shard(shard.x, np.eye(2)[(np.arange(600) < 120).astype(int)])
+    for scale in (0.0, 1e-4):
+        algorithm = method([shard], scale=scale)
+        algorithm = replace(algorithm, problem=replace(algorithm.problem, records=declared))
+        statistics = trained(algorithm, [shard], count_rounds(ROUNDS)).state.server.statistics
+        assert first_prediction(algorithm, statistics)[1] == pytest.approx(0.2, abs=0.02)
+
+
+def test_a_record_changes_the_counts_by_at_most_the_clip_and_one_for_another_by_twice() -> None:
+    """The worst case: another level in every column, and the other class."""
+    shard, worst = records(5, 30), 0.0
+    algorithm, zero = method([shard]), np.zeros((WIDTH + 1, 1, 2))
+
+    def counts(part: Shard) -> Array:
+        return algorithm.agent_step(1, zero, Agent(zero, zero), part, SeededNoise((1,), 0, 1)).upload.z * 30.0
+
+    rest = Shard(shard.x[1:], shard.y[1:])
+    for i in range(1, 30):
+        other = Shard(np.vstack([shard.x[i : i + 1], rest.x]), np.vstack([1.0 - shard.y[:1], rest.y]))
+        worst = max(worst, float(np.linalg.norm(counts(other) - counts(shard))))
+    alone = float(np.linalg.norm(counts(shard) - counts(rest)))
+    assert 0.8 * CLIP < alone <= CLIP * (1.0 + 1e-6)
+    assert 1.5 * CLIP < worst <= 2.0 * CLIP * (1.0 + 1e-6)
+
+
+def test_memory_mapped_records_stay_in_files(tmp_path: Path) -> None:
+    """So does the copy with signed intercepts."""
+    rows = 20_000
+    x = np.memmap(tmp_path / "x", np.float64, "w+", shape=(rows, WIDTH + 1))
+    x[:] = records(0, rows).x
+    shard = Shard(x, np.eye(2)[np.arange(rows) % 2])
+    signed = method([shard])._signed(shard)
+    assert backing_file(signed.x) is not None
+    np.testing.assert_array_equal(np.sign(signed.x[:, -1]), np.where(np.arange(rows) % 2, 1.0, -1.0))
+    np.testing.assert_array_equal(signed.x[:, :-1], x[:, :-1])
 
 
 def test_noise_cannot_make_a_class_rarer_than_it_can_tell() -> None:

@@ -70,7 +70,7 @@ def test_it_says_what_holds(tmp_path: Path, changes: dict[str, Any], sentences: 
 def test_a_reference_without_noise_is_no_part_of_the_guarantee(tmp_path: Path) -> None:
     """The optimum of a table clips nothing and adds no noise, so the statement does not describe any protection."""
     text = page(tmp_path / "r", total_epsilon="1,inf")
-    assert "How: first noisy counts of every column are released, then noisy gradients" in text
+    assert "How: first noisy counts of every column (and of the classes, if there are two) are released" in text
     assert "Balle and Wang 2018); the runs without noise have no finite bound." in text
     ran = RunFolder.open(tmp_path / "r").read_summary(local=False)
     unmeasured = replace(ran, runs=tuple(replace(one, test_error=None) for one in ran.runs))

@@ -7,6 +7,9 @@ their evidence, and gradient descent with momentum needs few rounds. A record is
 release of all counts has the sensitivity of one gradient, and every round has the same privacy event. Counts are of
 records, whatever their weights; the weights of records are in the gradients.
 
+Where there are two classes, the intercept of a record is counted as negative for the first of them, times the record's
+weight. So the counts also hold the difference between the classes, and training starts at a constant that predicts it.
+
 Where the label is a number, the first round releases a histogram of it instead. From it come a centre and a spread,
 and the model is trained on (y - centre) / spread. So the clip is in units of the actual labels, not of the range that
 was declared for them. A record is in one bin, so this release, too, has the sensitivity of one gradient.
@@ -65,7 +68,8 @@ FINE = 2.0**20  # steps per unit of a coordinate
 LABEL_BINS = 64  # of the histogram of a number; they are narrow near both ends of its range
 LABEL_END = 2.0**-10  # of the range: about the width of the outermost bins
 SIGNIFICANT = 3.0  # standard deviations of its noise by which a bin stands out, and more where there are many bins
-RAREST = 2.0**-10  # share of a class from which training starts
+RAREST = 2.0**-10  # the smallest share of a class from which training starts
+FEWEST, ROUGHLY = 2.0**-10, 0.25  # records for each declared one; a difference that does not matter
 MAX_HALVINGS = 10  # of the range, to the smallest spread
 ROWS = 4096  # rows recoded at a time
 
@@ -323,9 +327,11 @@ class Additive(GradientAtModel, AveragingServer):
         """Return the model before the first gradient: a constant that predicts the released shares of two classes."""
         start = np.zeros_like(statistics)
         if self._has_shares(statistics):
-            constant = self.coordinates(statistics).constant
-            excess = self.problem.agents * float(np.nan_to_num(statistics[-1].sum())) / self._intercept_unit(statistics)
-            largest = min(max(0.0, 1.0 - 2.0 * self._excess_deviation(statistics)), 1.0 - RAREST)
+            constant, present = self.coordinates(statistics).constant, self._present(statistics)
+            unit = present * self._intercept_unit(statistics)
+            excess = self.problem.agents * float(np.nan_to_num(statistics[-1].sum())) / unit
+            noise = self._excess_deviation(statistics) / present
+            largest = min(max(0.0, 1.0 - 2.0 * noise), 1.0 - 2.0 * RAREST)
             odds = 2.0 * math.atanh(min(max(excess, -largest), largest))
             start[-1] = np.rint(FINE * odds / constant * np.array([-0.5, 0.5])) / FINE
         return start
@@ -405,6 +411,13 @@ class Additive(GradientAtModel, AveragingServer):
         counted = math.sqrt(statistics.shape[-1] / self.counting / self.problem.agents)
         return self.problem.agents * self._deviation * counted / self._intercept_unit(statistics)
 
+    def _present(self, statistics: Array) -> float:
+        """Return how many records there are for each declared one: 1, unless the released counts say otherwise."""
+        found = float(np.nan_to_num(self._frequencies(statistics).sum())) / len(self.blocks)
+        everyone = np.full(self.counting, self.problem.agents, np.float64)
+        noise = self._frequency_deviation(statistics, everyone) * math.sqrt(self._width) / len(self.blocks)
+        return min(max(found, FEWEST), 1.0 / FEWEST) if abs(found - 1.0) > SIGNIFICANT * noise + ROUGHLY else 1.0
+
     def _counted_records(self, t: int, w: Array, shard: Shard) -> Shard:
         """Return the records whose features are added up in a round of counts."""
         if t == 1 and self._has_scale(w):
@@ -414,15 +427,18 @@ class Additive(GradientAtModel, AveragingServer):
     def _signed(self, shard: Shard) -> Shard:
         """Return the records with an intercept that is negative for the first of two classes, times its weight.
 
-        Without the sign the sum of the intercepts would be the known number of records.
+        Without the sign the sum of the intercepts would be the number of records, which the other counts tell.
         """
         known = _RECODED.get(shard)
         if known is None or known[0] != b"signed":
             x = empty_beside(shard.x)
             for rows in row_blocks(len(x), x[:1].nbytes, ROWS):
-                x[rows] = shard.x[rows]
-                x[rows, -1] *= shard.weighted(shard.y[:, 1] - shard.y[:, 0])[rows]
+                part = shard.rows(rows)
+                x[rows] = part.x
+                x[rows, -1] *= part.weighted(part.y[:, 1] - part.y[:, 0])
                 release_memory(x[rows])
+                release_memory(part.x)
+                release_memory(part.y)
             known = b"signed", shard.with_features(x)
             _RECODED[shard] = known
         return known[1]
@@ -545,12 +561,15 @@ class Additive(GradientAtModel, AveragingServer):
         """Return an agent's records in the coordinates; they are kept until the statistics change."""
         key = statistics.tobytes()
         known = _RECODED.get(shard)
-        if known is None or known[0] != key:
-            scale = self.label_scale(statistics)
-            labels = shard.y if scale is None else scale.labels(shard.y)
-            known = key, replace(shard, x=self.coordinates(statistics).recode(shard.x), y=labels)
-            _RECODED[shard] = known
-        return known[1]
+        if known is not None and known[0] == key:
+            return known[1]
+        del known
+        _RECODED.pop(shard, None)  # as large as the records
+        scale = self.label_scale(statistics)
+        labels = shard.y if scale is None else scale.labels(shard.y)
+        recoded = replace(shard, x=self.coordinates(statistics).recode(shard.x), y=labels)
+        _RECODED[shard] = key, recoded
+        return recoded
 
     def _mean(self, values: Array, server: Server, t: int) -> Array:
         mean = values.mean(axis=0) if isinstance(server, FullState) else values / server.agents

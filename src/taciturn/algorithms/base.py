@@ -367,7 +367,7 @@ class AlgorithmSpec:
     min_rounds : int
         The fewest rounds that give a model.
     counts_first : bool
-        Whether the first rounds release counts of every column instead of gradients.
+        Whether the first rounds release counts, of every column and of two classes, instead of gradients.
     upload : type
         The NamedTuple that an agent sends.
     allows_aggregate_noise : bool

@@ -91,7 +91,7 @@ def gradient_scenes(adjacency: str, clipped: bool, paper: bool) -> list[Scene]:
 
 
 def count_scenes(adjacency: str) -> list[Scene]:
-    """Return the scenes for methods whose first release counts records by their features, whatever their labels."""
+    """Return the scenes for methods whose first release counts records by their features."""
     canary, bystander, guard = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
     if adjacency == "replace-one":
         return [_wide("one level or another", LOUD, ((bystander, 0),), [(canary, 0)], [(guard, 0)])]

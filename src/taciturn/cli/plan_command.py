@@ -105,7 +105,7 @@ def _print(view: PlanReport, facts: PlanFacts) -> None:
     rare = [f"if a class has {100.0 * float(share):g} %" for share in view.budgets[0].if_rare]
     print_table(("total ε", "noise to signal", "what to expect", *rare), budgets)
     if rare:
-        say("what to expect: with classes of similar size, or where the rarest has that share of the records")
+        say("'what to expect' is for classes of similar size, the columns after it for a rarest class with that share")
     _print_trust(view)
     _print_evaluations(view)
     if not view.rounds_options:

@@ -155,6 +155,7 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
             connection.execute("pragma journal_mode = wal")
             return
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+            busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY  # the rest of the code says why
+            if not busy or time.monotonic() > deadline:
                 raise
             time.sleep(RETRY_SECONDS)

@@ -8,6 +8,7 @@ varying number of words for each, which does not suit a GPU.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -106,7 +107,7 @@ def standard_noise(
 
 def draw(
     mechanism: str,
-    scale: Sequence[float],
+    scale: Any,
     seeds: Sequence[int],
     streams: Sequence[int],
     place: tuple[int, int, int],
@@ -118,8 +119,10 @@ def draw(
     ----------
     mechanism : str
         "gaussian" or "laplace".
-    scale, seeds, streams : sequence, [R]
-        The scale of every run, and what its words are keyed by.
+    scale : tensor on the same device, or sequence of float, [R]
+        The scale of every run.
+    seeds, streams : sequence of int, [R]
+        What a run's words are keyed by.
     place : tuple of int
         Agent, round and update, which key them too.
     like : tensor
@@ -127,20 +130,26 @@ def draw(
     """
     features, runs, classes = like.shape
     out, count = torch.zeros_like(like, memory_format=torch.contiguous_format), features * classes
-    own_seeds, own_streams, scales = _on_device(tuple(seeds), tuple(streams), tuple(scale), like.device)
+    own_seeds, own_streams = _keys(tuple(seeds), tuple(streams), like.device)
+    on_device = isinstance(scale, torch.Tensor)
+    scales = scale.to(torch.float64) if on_device else _numbers(tuple(map(float, scale)), like.device)
     agent, t, update = place
     grid: Any = (triton.cdiv(count, 4 * BLOCKS), runs)
-    standard_noise[grid](
-        out, scales, own_seeds, own_streams, agent, update, t,
-        JK=count, K=classes, R=runs, GAUSSIAN=mechanism == "gaussian", BLOCKS=BLOCKS,
-    )  # fmt: skip
+    with torch.cuda.device(like.device) if like.is_cuda else nullcontext():  # triton starts programs on the current one
+        standard_noise[grid](
+            out, scales, own_seeds, own_streams, agent, update, t,
+            JK=count, K=classes, R=runs, GAUSSIAN=mechanism == "gaussian", BLOCKS=BLOCKS,
+        )  # fmt: skip
     return out
 
 
 @lru_cache(maxsize=64)
-def _on_device(
-    seeds: tuple[int, ...], streams: tuple[int, ...], scale: tuple[float, ...], device: torch.device
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return what keys the noise of every run, and its scale, on the device: the same in all rounds."""
+def _keys(seeds: tuple[int, ...], streams: tuple[int, ...], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return what keys the noise of every run, on the device: the same in all rounds."""
     keys = torch.as_tensor(np.array([seeds, streams], np.uint64).view(np.int64), device=device)
-    return keys[0], keys[1], torch.as_tensor(np.array(scale, np.float64), device=device)
+    return keys[0], keys[1]
+
+
+@lru_cache(maxsize=64)
+def _numbers(values: tuple[float, ...], device: torch.device) -> torch.Tensor:
+    return torch.as_tensor(np.array(values), device=device)

@@ -126,11 +126,11 @@ class SeededNoise:
         return as_like(xi, like)
 
     def _on_device(self, update: int, mechanism: str, scale: Array, like: Array) -> Array:
-        """Draw where the parameters are, without a copy from the host."""
+        """Draw where the parameters are: nothing is copied from the host."""
         place = self.agent, self.round, update
         streams = [self._stream(run) for run in range(len(self.seeds))]
         draw = import_module("taciturn.kernels.device_noise").draw
-        drawn: Array = draw(mechanism, to_numpy(scale).tolist(), self.seeds, streams, place, like)
+        drawn: Array = draw(mechanism, scale, self.seeds, streams, place, like)
         return drawn
 
     def _stream(self, run: int) -> int:

@@ -339,7 +339,8 @@ def _explanation(study: StudyHeader, method: MethodFacts) -> str:
     changed, target, charged = NOISE_ON[method.noise_on]
     if method.counts_first:
         bound = (
-            "first noisy counts of every column are released, then noisy gradients: the counts of every record are "
+            "first noisy counts of every column (and of the classes, if there are two) are released, then noisy "
+            "gradients: the counts of every record are "
             f"scaled, and its gradient is clipped, to length {float(study.clip or 0.0):.4g}"
         )
         changed = "every sum"

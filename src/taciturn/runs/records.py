@@ -132,7 +132,7 @@ class MethodFacts(Record):
     central: bool  # whether a trusted curator holds all records
     promise: str = "not recorded"  # its privacy guarantee in one line
     rounds: int | None = None  # its own number of rounds, where the settings do not decide
-    counts_first: bool = False  # whether its first rounds release counts of every column instead of gradients
+    counts_first: bool = False  # whether its first rounds release counts instead of gradients
     summary: str = ""  # what it is, in one line
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
+from importlib import import_module, util
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from taciturn.errors import InputError
 from taciturn.types import Dataset
 
 T = TypeVar("T")
+EXTRA = "pip install 'taciturn[torch]'"
 
 
 def check_device(device: str) -> None:
@@ -25,6 +26,8 @@ def check_device(device: str) -> None:
     if not cuda.is_available():
         raise InputError(f"--device is {device}, but torch finds no CUDA device; the choices are cpu")
     number, count = int(device.partition(":")[2] or 0), cuda.device_count()
+    if util.find_spec("triton") is None:
+        raise InputError(f"--device is {device}, but noise on a GPU needs triton, which is not installed: {EXTRA}")
     if number >= count:
         names = ", ".join(f"cuda:{i}" for i in range(count))
         raise InputError(f"--device is {device}, which torch does not find; the choices are cpu, {names}")
@@ -79,6 +82,4 @@ def _torch() -> Any:
     try:
         return import_module("torch")
     except ImportError as error:
-        raise InputError(
-            "--backend torch needs torch, which is not installed: pip install 'taciturn[torch]'"
-        ) from error
+        raise InputError(f"--backend torch needs torch, which is not installed: {EXTRA}") from error
