@@ -134,7 +134,9 @@ def test_a_record_changes_the_counts_by_at_most_the_clip_and_one_for_another_by_
     algorithm, zero = method([shard]), np.zeros((WIDTH + 1, 1, 2))
 
     def counts(part: Shard) -> Array:
-        return algorithm.agent_step(1, zero, Agent(zero, zero), part, SeededNoise((1,), 0, 1)).upload.z * 30.0
+        return 30.0 * np.asarray(
+            algorithm.agent_step(1, zero, Agent(zero, zero), part, SeededNoise((1,), 0, 1)).upload.z
+        )
 
     rest = Shard(shard.x[1:], shard.y[1:])
     for i in range(1, 30):

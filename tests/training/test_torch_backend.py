@@ -24,7 +24,6 @@ from taciturn.objectives.metrics import test_error as error_of
 from taciturn.privacy.events import NON_PRIVATE, Noise, Nominal, nominal_event
 from taciturn.privacy.mechanisms import Calibrated
 from taciturn.privacy.noise import SeededNoise
-from taciturn.training import torch_backend
 from taciturn.training.checkpoint import from_arrays, to_arrays
 from taciturn.training.simulate import Round, simulate, start
 from taciturn.training.torch_backend import check_device, matmul_precision, on_device
@@ -318,7 +317,7 @@ def test_missing_torch_or_devices_are_reported(monkeypatch: pytest.MonkeyPatch) 
     check_device("cuda")
     check_device("cuda:1")
     with monkeypatch.context() as without:
-        without.setattr(torch_backend.util, "find_spec", lambda name: None)
+        without.setattr("taciturn.training.torch_backend.util.find_spec", lambda name: None)
         with pytest.raises(InputError, match=r"noise on a GPU needs triton.*pip install 'taciturn\[torch\]'"):
             check_device("cuda")
     with pytest.raises(InputError, match=r"device is cuda:2.* cpu, cuda:0, cuda:1"):
