@@ -133,11 +133,12 @@ def test_a_total_that_is_far_from_the_records_is_named_to_the_owner_alone(tmp_pa
     for total, out in (("60000", "far"), ("1000", "near")):
         done = taciturn(*words, "--total-records", total, "--rounds", "2", "--out", out, cwd=tmp_path)
         assert ("note: total-records is 60,000, but 569 records train" in done.stderr) == (out == "far")
-        assert "569" not in done.stdout
+        alone = r"(?<![\w.,])569(?![\w.,]*\d)"  # not within another number, such as a noisy objective
         page = (tmp_path / out / "report.html").read_text()
         shown = re.sub(r"<(style|svg)\b.*?</\1>|data:[^\"']*", " ", page, flags=re.S)  # pictures hold any numbers
         assert "1,000" in shown or "60,000" in shown
-        assert not re.search(r"(?<![\w.,])569(?![\w.,]*\d)", shown)  # not the digits of a random number
+        assert re.search(alone, done.stderr) or out == "near"
+        assert not re.search(alone, done.stdout) and not re.search(alone, shown)
 
 
 def test_a_class_that_was_never_seen(tmp_path: Path) -> None:
