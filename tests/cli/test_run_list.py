@@ -47,8 +47,14 @@ def test_runs_are_listed_newest_first_and_a_damaged_one_does_not_hide_the_others
         (("ls",), "no command 'ls': use 'taciturn runs'"),
         (("run", "--eps", "1"), "no such option '--eps': --total-epsilon is the budget of all rounds together"),
         (("plan", "--budget", "1"), "no such option '--budget': --total-epsilon is the budget"),
+        (("data", "train"), "no command 'train': there are"),
         (("runs", "nowhere"), "there is no folder nowhere"),
     ],
 )
 def test_other_names_lead_to_the_right_ones(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
     assert said in refused(*words, cwd=tmp_path)
+
+
+def test_a_command_without_a_budget_names_none(tmp_path: Path) -> None:
+    said = refused("show", "--eps", "1", cwd=tmp_path)
+    assert "no such option '--eps'" in said and "total-epsilon" not in said

@@ -71,9 +71,10 @@ def run() -> None:
             outcome = cli(prog_name="taciturn", standalone_mode=False)
         _exit(outcome if isinstance(outcome, int) else 0)
     except click.NoSuchOption as error:
-        meant = BUDGETS if error.option_name in ("--eps", "--privacy-budget", "--budget") else ""
+        takes = {word for one in error.ctx.command.params for word in one.opts} if error.ctx else set()
+        budget = error.option_name in ("--eps", "--budget") and {"--total-epsilon", "--epsilon"} <= takes
         path = error.ctx.command_path if error.ctx else "taciturn"
-        said = f"no such option '{error.option_name}': {meant}" if meant else _one_line(error.format_message())
+        said = f"no such option '{error.option_name}': {BUDGETS}" if budget else _one_line(error.format_message())
         _fail(f"{said}; see '{path} --help'", error, collective=True)
     except click.ClickException as error:
         context = getattr(error, "ctx", None)

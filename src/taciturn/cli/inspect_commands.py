@@ -102,7 +102,7 @@ def _listed_row(row: CatalogueRow) -> tuple[str, ...]:
     if high is not None and high != low:
         errors = f"{errors} to {format_share(high, row.regression)}"
     state = f"{row.state}, round {row.done} of {row.planned}" if row.state == "running" else row.state
-    began = datetime.fromtimestamp(row.started).strftime("%Y-%m-%d %H:%M") if row.started else ""
+    began = datetime.fromtimestamp(row.started).strftime("%Y-%m-%d %H:%M") if row.started > 0.0 else ""
     return row.name, began, state, ", ".join(row.algorithms), ", ".join(row.epsilon or ()), row.data, errors
 
 

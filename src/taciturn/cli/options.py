@@ -26,9 +26,10 @@ class SuggestingGroup(click.RichGroup):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that the first argument names."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            if args[0] in MEANT:
-                raise InputError(f"no command '{args[0]}': use '{ctx.command_path} {MEANT[args[0]]}'")
-            raise unknown_name("command", args[0], self.list_commands(ctx))
+            meant, commands = MEANT.get(args[0], ""), self.list_commands(ctx)
+            if meant.startswith("-") or meant in commands:
+                raise InputError(f"no command '{args[0]}': use '{ctx.command_path} {meant}'")
+            raise unknown_name("command", args[0], commands)
         return super().resolve_command(ctx, args)
 
 
