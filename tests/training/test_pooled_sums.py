@@ -124,6 +124,11 @@ def test_it_continues_where_it_stopped() -> None:
     assert [len(done.events) for done in whole] == [3] * 6 and whole[0].senders == 3 and whole[0].residual is None
 
 
+def test_no_single_upload_can_be_shown(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="simulate is sums, so no single upload was computed"):
+        trained(tmp_path / "run", **SUMS).sent()
+
+
 def test_a_single_agent_takes_no_step_with_it() -> None:
     algorithm = plan_study(resolve(LINEAR | SUMS)).parts[0].algorithm
     assert isinstance(algorithm, GradientAtModel)

@@ -96,6 +96,10 @@ def replay_uploads(
             f"--trust is {study.settings.trust}, so a single upload has too little noise to be shown; only a run with "
             "--trust agents can be replayed"
         )
+    if study.settings.pooled_sums:
+        raise InputError(
+            "--simulate is sums, so no single upload was computed; only a run with --simulate agents can be replayed"
+        )
     names = study.dataset.agents
     if agent is not None and agent not in names:
         raise unknown_name("agent", agent, names)
