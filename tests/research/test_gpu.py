@@ -43,8 +43,9 @@ import triton  # noqa: E402
 import triton.language as tl  # noqa: E402
 
 from taciturn.kernels.device_noise import draw, words  # noqa: E402
+from taciturn.kernels.device_noise import laplace as laplace_of  # noqa: E402
 from taciturn.research import gpu as fused  # noqa: E402
-from taciturn.research.gpu.triton_kernels import standard_laplace, standard_normal  # noqa: E402
+from taciturn.research.gpu.triton_kernels import standard_normal  # noqa: E402
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -85,7 +86,7 @@ def store_numbers(given, laplace, normal, SIZE: tl.constexpr):  # type: ignore[n
     """What SIZE words become."""
     place = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
     word = tl.load(given + place).to(tl.uint64, bitcast=True)
-    tl.store(laplace + place, standard_laplace(word))
+    tl.store(laplace + place, laplace_of(word, tl.float32))
     tl.store(normal + place, standard_normal(word))
 
 

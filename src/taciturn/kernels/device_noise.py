@@ -64,13 +64,13 @@ def uniform(word):
 
 
 @triton.jit
-def laplace(word):
+def laplace(word, REAL: tl.constexpr):
     """Invert the Laplace distribution as numpy does: with U = word / 2^64, -ln(2 - 2U) for U >= 1/2, else ln(2U)."""
     u = (word >> 11).to(tl.int64)
     half: tl.constexpr = 1 << 52
     upper = u >= half
     tail = tl.where(upper, 2 * half - u, u)
-    size = tl.log(tl.maximum(tail, 1).to(tl.float64) * (1.0 / half))
+    size = tl.log(tl.maximum(tail, 1).to(REAL) * (1.0 / half))
     return tl.where(upper, -size, size)
 
 
@@ -99,7 +99,7 @@ def standard_noise(
         at, after = turn * uniform(b), turn * uniform(d)
         x = _in_order(first * tl.cos(at), first * tl.sin(at), second * tl.cos(after), second * tl.sin(after), BLOCKS)
     else:
-        x = laplace(_in_order(a, b, c, d, BLOCKS))
+        x = laplace(_in_order(a, b, c, d, BLOCKS), tl.float64)
     m = tile.to(tl.int64) * (4 * BLOCKS) + tl.arange(0, 4 * BLOCKS)
     place = (m // K) * (R * K) + run * K + m % K
     tl.store(out + place, (tl.load(scale + run) * x).to(out.dtype.element_ty), mask=m < JK)

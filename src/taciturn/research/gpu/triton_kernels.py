@@ -5,18 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from taciturn.kernels.device_noise import words
-
-
-@triton.jit
-def standard_laplace(word):
-    """Invert the Laplace distribution as numpy does: with U = word / 2^64, -ln(2 - 2U) for U >= 1/2, else ln(2U)."""
-    u = (word >> 11).to(tl.int64)
-    half: tl.constexpr = 1 << 52
-    upper = u >= half
-    tail = tl.where(upper, 2 * half - u, u)
-    size = tl.log(tl.maximum(tail, 1).to(tl.float32) * (1.0 / half))
-    return tl.where(upper, -size, size)
+from taciturn.kernels.device_noise import laplace, words
 
 
 @triton.jit
@@ -136,7 +125,7 @@ def objective_update(
             delta = tl.load(largest + p * R + run) * per_record
             if delta == 0.0:
                 tl.store(silent, 1)
-            xi = delta / eps * standard_laplace(word)
+            xi = delta / eps * laplace(word, tl.float32)
             g += xi
             size += tl.abs(xi)
         z_p = _linearised_step(rho_t, per_eta, w_here, lam_p, z_p, g)
