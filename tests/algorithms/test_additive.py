@@ -110,6 +110,16 @@ def test_training_of_two_classes_starts_at_their_shares(share: float) -> None:
         assert predicted[1] == pytest.approx((1.0 + excess) / 2.0, abs=1e-6)
 
 
+def test_the_start_has_no_momentum() -> None:
+    """The first model is the mean of the first steps, wherever they start."""
+    parts = [Shard(records(seed, 200).x, np.eye(2)[(np.arange(200) < 20).astype(int)]) for seed in (0, 1)]
+    algorithm, first = method(parts), count_rounds(ROUNDS) + 1
+    state = trained(algorithm, parts, first).state
+    mean = np.mean([agent.z for agent in state.agents], axis=0)
+    assert np.abs(mean[-1]).max() > 0.5
+    np.testing.assert_allclose(algorithm.model(first, mean, state.server), mean, rtol=1e-12, atol=1e-12)
+
+
 def test_a_class_that_nobody_has_is_taken_to_be_rare() -> None:
     parts = [Shard(records(0, 300).x, np.tile([1.0, 0.0], (300, 1)))]
     statistics = trained(method(parts), parts, count_rounds(ROUNDS)).state.server.statistics
